@@ -28,7 +28,7 @@ from xaijax.estimators import race as race_module
 from xaijax.estimators import stopping as rule_module
 from xaijax.estimators.estimator import Result
 from xaijax.estimators.race import RaceLimits, few_undecided, run_race
-from xaijax.estimators.stopping import Look, Top
+from xaijax.estimators.stopping import Checkpoint, Top
 
 K, CONFIDENCE = 3, 0.95
 SHARE = 0.9  # of the instances, for which a fixed number of pairs should be enough
@@ -60,14 +60,14 @@ def estimates(f: Callable[..., jax.Array], x: jax.Array, background: jax.Array, 
     return jax.lax.map(of_order, orders, batch_size=8)
 
 
-def _look(drawn: np.ndarray) -> Look:
+def _look(drawn: np.ndarray) -> Checkpoint:
     """What the rule sees of pairs [R, D, P]."""
     R, D, _ = drawn.shape
     drawn = drawn[..., None]
     errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
     result = Result(drawn.mean(axis=1), errors, np.full((R, 1), D - 1.0))
     none = np.zeros(R)
-    return Look(1, 1, D, result, none, none, none, lambda rows, pairs: drawn[rows, pairs])
+    return Checkpoint(1, 1, D, result, none, none, none, lambda rows, pairs: drawn[rows, pairs])
 
 
 def _same(values: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -158,15 +158,15 @@ class Certain:
         """The share of runs [R, D, P] with a claim that is false."""
         wrong, left, checks = 0, np.arange(len(drawn)), stops(self.drawn)
         for D in checks:
-            look = _look(drawn[left, :D])
-            undecided = rule.undecided(look)
+            check = _look(drawn[left, :D])
+            undecided = rule.undecided(check)
             met = ~undecided.any(axis=1)
-            wrong += int((met & ~_same(look.result.values[..., 0], truth)).sum())
+            wrong += int((met & ~_same(check.result.values[..., 0], truth)).sum())
             alone = np.flatnonzero(few_undecided(undecided, D))
             limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
             if len(alone) and limits.stops:
                 own = partial(_asked, drawn[left])
-                ended = run_race(rule, look, alone, undecided[alone], own, limits)
+                ended = run_race(rule, check, alone, undecided[alone], own, limits)
                 if ended is not None:  # else all of them go on with whole pairs
                     wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
                     met[ended.rows] = True  # over

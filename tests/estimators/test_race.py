@@ -79,9 +79,9 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
         size=(n, last, P, K)
     )
     asked = np.ones((n, last, P), bool)
-    look, alpha = look_at(pairs[:, :first]), 0.1 / shared_by(k, P, K)
-    race = Race.begun(look, k, alpha, Top(k, 0.9).undecided(look))
-    np.testing.assert_array_equal(race.undecided(), Top(k, 0.9).undecided(look))
+    check, alpha = look_at(pairs[:, :first]), 0.1 / shared_by(k, P, K)
+    race = Race.begun(check, k, alpha, Top(k, 0.9).undecided(check))
+    np.testing.assert_array_equal(race.undecided(), Top(k, 0.9).undecided(check))
     for d in range(first, last, 10):
         count = int(rng.integers(2, 5))
         who = np.argsort(rng.random((n, P)), axis=1)[:, :count]

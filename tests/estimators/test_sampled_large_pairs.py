@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xaijax.estimators import process as process_module
-from xaijax.estimators.pairs import Pairs
+from xaijax.estimators.pairs import PairSampler
 from xaijax.estimators.process import EvenProcess
 from xaijax.players.interaction_index import INTERACTIONS
 
@@ -34,10 +34,11 @@ def game(P: int, large: dict[tuple[int, int], float], others: float, seed: int =
 
 def estimate(games, P: int, budget: int):
     """Of several games, each an instance."""
-    state, new = Pairs().step(Pairs().init(P, SII, budget, 0), Pairs().units(P, SII, budget))
+    own = PairSampler()
+    state, new = own.step(own.init(P, SII, budget, 0), own.units(P, SII, budget))
     ends = np.array([[False] * P, [True] * P])
     values = np.stack([v(np.concatenate([ends, new])) for v, _ in games])[..., None]
-    return Pairs().result(state, values[:, 2:], values[:, 0], values[:, 1])
+    return PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
 
 
 @pytest.mark.slow
@@ -149,10 +150,10 @@ def by_seeds(P: int, budget: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     v, truth = game(P, THREE, 0.0)
     ends, off, told = np.array([[False] * P, [True] * P]), [], []
     for seed in range(seeds):
-        state = Pairs().init(P, SII, budget, seed)
-        state, new = Pairs().step(state, Pairs().units(P, SII, budget))
+        state = PairSampler().init(P, SII, budget, seed)
+        state, new = PairSampler().step(state, PairSampler().units(P, SII, budget))
         values = v(np.concatenate([ends, new]))[None, :, None]
-        found = Pairs().result(state, values[:, 2:], values[:, 0], values[:, 1])
+        found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
         off.append(np.abs(found.values[0, P:, 0] - truth))
         told.append(found.std_errors[0, P:, 0])
     return np.stack(off), np.stack(told)
@@ -211,9 +212,10 @@ def test_nearly_all_coalitions_of_a_game_of_pairs(P, budget, index):
     """The covariance of all coalitions has far fewer directions than rows at a small rate."""
     v, truth = game(P, {(0, 1): 1.0}, 0.1)
     own = INTERACTIONS[index]
-    state, new = Pairs().step(Pairs().init(P, own, budget, 0), Pairs().units(P, own, budget))
+    sampler = PairSampler()
+    state, new = sampler.step(sampler.init(P, own, budget, 0), sampler.units(P, own, budget))
     ends = np.array([[False] * P, [True] * P])
     values = v(np.concatenate([ends, new]))[None, :, None]
-    found = Pairs().result(state, values[:, 2:], values[:, 0], values[:, 1])
+    found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
     # Jitter lets 1e-9 of the variance go, 3e-5 of a size of 1.
     np.testing.assert_allclose(found.values[0, P:, 0], truth, rtol=0, atol=1e-4)

@@ -10,13 +10,13 @@ import pytest
 import sampled_games as games
 
 import xaijax as xj
-from xaijax.estimators.pairs import Pairs, UnbiasedPairs
+from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
 from xaijax_kernels.games.interactions import of_tables
 
 SII, K_SII = INTERACTIONS["sii"], INTERACTIONS["k-sii"]
 P = 8
-UNBIASED = UnbiasedPairs()
+UNBIASED = UnbiasedPairSampler()
 TABLE = games.random_table(P)
 
 
@@ -46,7 +46,7 @@ def test_the_mean_over_seeds_is_the_interaction():
     error: by chance beyond 6 with 28 * 1.5e-8 (t of 149 degrees), 4e-7 a run. The process alone,
     which is drawn towards 0, is past 15 there.
     """
-    for method, biased in ((UNBIASED, False), (Pairs(), True)):
+    for method, biased in ((UNBIASED, False), (PairSampler(), True)):
         errors, _ = drawn(method)
         z = np.abs(errors.mean(axis=0)) / (errors.std(axis=0, ddof=1) / math.sqrt(len(errors)))
         assert (z.max() > 6) == biased, z.max()

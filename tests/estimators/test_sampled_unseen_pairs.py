@@ -9,7 +9,7 @@ import pytest
 
 import xaijax as xj
 from xaijax.estimators import pairs
-from xaijax.estimators.pairs import Pairs
+from xaijax.estimators.pairs import PairSampler
 from xaijax.players.interaction_index import INTERACTIONS
 
 SII = INTERACTIONS["sii"]
@@ -63,7 +63,7 @@ def test_unbiased_estimates_do_not_hang_on_it():
 def test_what_is_not_tried_is_sure(index, players):
     """From `SURELY` on nothing is drawn again to know."""
     own, budget = INTERACTIONS[index], pairs.SURELY[0] * players + pairs.SURELY[1]
-    sampler = Pairs()
+    sampler = PairSampler()
     budget = min(budget, (1 << players) - 4)
     units = sampler.units(players, own, budget)
     state, _ = sampler.step(sampler.init(players, own, budget, 0), units)

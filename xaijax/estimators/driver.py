@@ -20,10 +20,10 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.estimator import Estimator, Result
 from xaijax.estimators.gaussian_process import GaussianProcess
 from xaijax.estimators.kernel import Kernel
-from xaijax.estimators.pairs import Pairs, UnbiasedPairs
+from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
 from xaijax.estimators.race import RaceLimits, RaceResult, race
-from xaijax.estimators.stopping import Look, Rule
+from xaijax.estimators.stopping import Checkpoint, Rule
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
@@ -37,7 +37,11 @@ METHODS: dict[str, Estimator] = {
     "gaussian-process": GaussianProcess(),
 }
 # Of players, and of pairs of them.
-SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": Pairs(), "unbiased-pairs": UnbiasedPairs()}
+SAMPLERS: dict[str, Estimator] = {
+    **METHODS,
+    "pairs": PairSampler(),
+    "unbiased-pairs": UnbiasedPairSampler(),
+}
 # Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
 # another place of a batch in another order, and errors of a unit each come to their square root.
 ROUNDINGS = 16
@@ -246,7 +250,9 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
-        out.span[left] = _span(values, out.base[left])
+        low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
+        base = out.base[left]
+        out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
         out.pairs[left] = out.whole[left] = state.pairs
         if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
             rounded = resolution_of(game, out.base[left], out.span[left]) / (8 * ROUNDINGS)
@@ -257,16 +263,18 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         own = partial(_estimates, drawn.method, state, values, *ends)
         own = own if drawn.method.independent else None
         resolution = resolution_of(game, out.base[left], out.span[left])
-        low, high = _extremes(values, *ends)
-        look = Look(number, len(drawn.stops), state.pairs, result, low, high, resolution, own)
-        undecided = rule.undecided(look)
+        low = np.minimum(low, np.minimum(*ends)).min(axis=1)
+        high = np.maximum(high, np.maximum(*ends)).max(axis=1)
+        at = number, len(drawn.stops), state.pairs
+        check = Checkpoint(*at, result, low, high, resolution, own)
+        undecided = rule.undecided(check)
         goes_on = undecided.any(axis=1)
         out.met[left] = ~goes_on
         if drawn.orders and not last:
             stops = [s for s in drawn.steps if s > state.pairs]
             limits = RaceLimits(stops, drawn.most, values.shape[1], drawn.seed)
             own = rows[left], out.base[left]
-            for ended in race(game, rule, look, undecided, *own, limits):
+            for ended in race(game, rule, check, undecided, *own, limits):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():
@@ -297,22 +305,6 @@ def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
     double = game.evaluator.probed.findings.answer_dtype == "float64"
     eps = np.finfo(np.float64 if double else np.float32).eps
     return ROUNDINGS * float(eps) * (np.abs(base).max(axis=1) + span)
-
-
-def _extremes(
-    values: np.ndarray, empty: np.ndarray, full: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest v(S) of each instance, [n] each; values [n, C, K]."""
-    low = np.minimum(values.min(axis=1, initial=np.inf), np.minimum(empty, full))
-    high = np.maximum(values.max(axis=1, initial=-np.inf), np.maximum(empty, full))
-    return low.min(axis=1), high.max(axis=1)
-
-
-def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """The largest |v(S) - base| of each instance, [n]; values [n, C, K], base [n, K]."""
-    most = (values.max(axis=1, initial=-np.inf) - base).max(axis=1)
-    least = (values.min(axis=1, initial=np.inf) - base).min(axis=1)
-    return np.maximum(0.0, np.maximum(most, -least))
 
 
 class _Listed:

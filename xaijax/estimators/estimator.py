@@ -29,7 +29,7 @@ class Result(NamedTuple):
     heavy: np.ndarray | None = None  # bool [N], see `heavy_tail`; None: not computed
 
 
-class Cost(NamedTuple):
+class SamplingCost(NamedTuple):
     """What a budget takes beside the model."""
 
     held: float  # bytes on the host of all that is drawn
@@ -64,7 +64,7 @@ class Estimator(ABC):
         """Units at the first checkpoint of a run that may stop early."""
 
     @abstractmethod
-    def cost(self, P: int, index: Any, budget: int, K: int) -> Cost:
+    def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
         """What a budget takes beside the model; K outputs."""
 
     @abstractmethod

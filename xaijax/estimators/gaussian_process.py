@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
-from xaijax.estimators.estimator import Cost, Result, chunks
+from xaijax.estimators.estimator import Result, SamplingCost, chunks
 from xaijax.estimators.kernel import (
     SINGLES_BELOW,
     SPARE,
@@ -86,7 +86,7 @@ class GaussianProcess(Kernel):
         """Pairs at the first checkpoint."""
         return max(P + SPARE, -(-SINGLES_BELOW * P // 2))
 
-    def cost(self, P: int, index: Index, budget: int, K: int) -> Cost:
+    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
         """The kernel's, and four matrices of the pairs that a process is at, for each answer at a
         time: two factors, and the inverses by which rates are chosen, as measured. Small matrices
         reach a part of a core's rate, and what is around them takes as long as 2e9 operations.
@@ -95,7 +95,7 @@ class GaussianProcess(Kernel):
         E, some = min(D, MOST), min(D // 2, max(BY, 2 * P))
         rates = 12.0 * STEPS * some**2 * (some + 4.0 * P + 200)
         each = 2e9 + rates + E**2 * (E + 4.0 * P + 200)
-        return Cost(kernel.held + 32 * E**2 * _at_once(D), kernel.once, each)
+        return SamplingCost(kernel.held + 32 * E**2 * _at_once(D), kernel.once, each)
 
     def result(
         self,

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xaijax.estimators.estimator import Cost, Estimator, Result, chunks, heavy_tail
+from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks, heavy_tail
 from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
@@ -75,10 +75,6 @@ class KernelState:
         """One factorisation for all instances, outputs and calls of `result`."""
         return regression(self.P, self.index, self.sizes, self.sets)
 
-    def without(self, null: np.ndarray) -> Regression:
-        """The same for instances in which these players, places int [n], change nothing."""
-        return without(self.fit, null, self.index.efficient)
-
     @property
     def asked(self) -> int:
         """How many coalitions have been asked, empty and full not counted."""
@@ -109,7 +105,7 @@ class Kernel(Estimator):
         """
         return P + SPARE
 
-    def cost(self, P: int, index: Index, budget: int, K: int) -> Cost:
+    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
         """For each pair the fit holds nine rows of P + 3 numbers at once, 33 to 35 bytes a player
         and coalition as measured. It multiplies by P^2 twice and finds the eigenvalues of [P, P];
         an answer takes three products with a matrix of the fit.
@@ -118,7 +114,7 @@ class Kernel(Estimator):
         count = 2 * units
         held = count * (36 * (P + 3) + 16 * K) + 24 * P * P
         once = 3e4 * count + 2.0 * count * P * P + 12.0 * P**3
-        return Cost(held, once, 6.0 * units * P)
+        return SamplingCost(held, once, 6.0 * units * P)
 
     def init(self, P: int, index: Index, budget: int, seed: int) -> KernelState:
         """Nothing drawn yet; which draw will be taken is settled."""
@@ -193,7 +189,8 @@ def fits(
     patterns, own = np.unique(moves, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         if pattern.any():
-            fit = state.fit if pattern.all() else state.without(np.flatnonzero(~pattern))
+            null = np.flatnonzero(~pattern)
+            fit = without(state.fit, null, state.index.efficient) if len(null) else state.fit
             yield pattern, np.flatnonzero(own.reshape(-1) == number), fit
 
 

@@ -6,14 +6,14 @@ single players nor triples disturb it, of which the kernel's differences are mad
 gives the pairs by it; the few that are far larger than the others are measured beside it, each by
 itself.
 
-An estimate of `Pairs` is the mean given the data, shrunk towards 0 by what is not known yet; its
-standard error is the deviation given the data, which includes this shrinking. Both vanish for games
-of pairs once the data determine them. Measured on networks, forests and games of high order, at
-equal coalitions, it has a fraction of the error of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and
+An estimate of `PairSampler` is the mean given the data, shrunk towards 0 by what is not known yet;
+its standard error is the deviation given the data, which includes this shrinking. Both vanish for
+games of pairs once the data determine them. Measured on networks, forests and games of high order,
+at equal coalitions, it has a fraction of the error of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and
 permutations: `bench`, T30.
 
-`UnbiasedPairs` has no bias. A Shapley interaction is a sum over all coalitions of a known weight
-times the answer (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023,
+`UnbiasedPairSampler` has no bias. A Shapley interaction is a sum over all coalitions of a known
+weight times the answer (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023,
 "SHAP-IQ: unified approximation of any-order Shapley interactions", theorem 4.1). For a pair {i, j}
 and a coalition of size s the weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with
 none, where p(t) = 1 / ((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so that of complements only the
@@ -45,7 +45,7 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.estimators.estimator import Cost, Estimator, Result, chunks
+from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks
 from xaijax.estimators.kernel import Kernel, KernelState
 from xaijax.estimators.process import DECIDE, HELD, KEEPS, RATES, TOGETHER, EvenProcess
 from xaijax.players.index import Index, named
@@ -97,7 +97,7 @@ def _of_players(index: InteractionIndex) -> Index:
     return named(index.singles)
 
 
-class Pairs(Estimator):
+class PairSampler(Estimator):
     """Players by the kernel, pairs by the mean of the process."""
 
     kernel = Kernel()
@@ -114,7 +114,7 @@ class Pairs(Estimator):
         """Pairs at the first checkpoint."""
         return self.kernel.first_stop(P)
 
-    def cost(self, P: int, index: InteractionIndex, budget: int, K: int) -> Cost:
+    def cost(self, P: int, index: InteractionIndex, budget: int, K: int) -> SamplingCost:
         """The kernel's, and matrices of the answers that decide, for each rate; some of all
         answers, of the sets that are worked out together, and of the trends. An answer takes the
         rates, scores of all pairs some times over, and its columns.
@@ -125,7 +125,7 @@ class Pairs(Estimator):
         columns = 2 * min(KEEPS, D * self.count(P))
         held = 8 * (decide + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD + columns)
         each = 2.0 * (decide + 2.0 * D * D + (SEARCHES + COLUMNS) * D * P**2)
-        return Cost(kernel.held + held, kernel.once, each)
+        return SamplingCost(kernel.held + held, kernel.once, each)
 
     def count(self, P: int) -> int:
         """Sets of one and of two players."""
@@ -171,7 +171,7 @@ class Pairs(Estimator):
         return found, spread, freedom.reshape(len(y), -1)
 
 
-class UnbiasedPairs(Pairs):
+class UnbiasedPairSampler(PairSampler):
     """Players by the kernel, pairs by the process and the mean of what it leaves over."""
 
     def smallest_budget(self, P: int, index: InteractionIndex) -> int:
@@ -181,7 +181,7 @@ class UnbiasedPairs(Pairs):
     def _sums_and_pairs(
         self, state: PairsState, y: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """See `Pairs`; degrees of freedom are the kernel's."""
+        """See `PairSampler`; degrees of freedom are the kernel's."""
         found, variance = (np.zeros((len(y), self.count(state.drawn.P), y.shape[2])) for _ in "ab")
         for first, process in state.halves:
             means, spread = _corrected(state.drawn, y, first, process)
@@ -341,7 +341,7 @@ def warn_not_looked_for(
 def _told_apart(index: InteractionIndex, P: int, budget: int, seed: int, C: int) -> bool:
     if C >= SURELY[0] * P + SURELY[1]:
         return True
-    sampler = Pairs()
+    sampler = PairSampler()
     units = min(C // 2, sampler.units(P, index, budget))
     state, _ = sampler.step(sampler.init(P, index, budget, seed), units)
     return state.process.tells_apart

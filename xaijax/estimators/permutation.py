@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from xaijax.estimators.estimator import Cost, Estimator, Result, chunks, heavy_tail
+from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks, heavy_tail
 from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
@@ -82,12 +82,12 @@ class Permutation(Estimator):
         """Pairs at the first checkpoint: intervals from fewer are wild."""
         return LEAST_PAIRS
 
-    def cost(self, P: int, index: Index, budget: int, K: int) -> Cost:
+    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
         """A coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to
         335 bytes as measured, and up to 100 for each output; about a microsecond.
         """
         count = min(budget, 2**P - 2)
-        return Cost(count * (340 + 100 * K), 3e4 * count, 10.0 * count)
+        return SamplingCost(count * (340 + 100 * K), 3e4 * count, 10.0 * count)
 
     def scans_orders(self, index: Index) -> bool:
         """Whether orders are drawn."""

@@ -29,7 +29,7 @@ import numpy as np
 from xaijax.core.sequences import time_uniform_quantile
 from xaijax.estimators.stopping import (
     TOGETHER,
-    Look,
+    Checkpoint,
     Rule,
     Top,
     by_quantile,
@@ -48,7 +48,7 @@ WORTH = 0.5  # of the coalitions of a full pair, that those of the undecided pla
 LISTED = 1 << 15  # coalitions that are asked together
 FEWEST = 16  # pairs that sample all players
 
-# (instances of the look [n], players int [n, a], first pair, the one after the last) -> some of
+# (instances of the check [n], players int [n, a], first pair, the one after the last) -> some of
 # them, their pairs [n', d, a, K], d at a time, and the largest |v(S) - v(nothing)| asked, [n'].
 DrawPairs = Callable[
     [np.ndarray, np.ndarray, int, int], Iterator[tuple[slice, np.ndarray, np.ndarray]]
@@ -69,7 +69,7 @@ class RaceLimits:
 class RaceResult:
     """The values of n instances at the end of their race."""
 
-    rows: np.ndarray  # int [n], of the look
+    rows: np.ndarray  # int [n], of the check
     values: np.ndarray  # [n, P, K]
     std_errors: np.ndarray  # [n, P, K]
     coalitions: np.ndarray  # int64 [n], asked in all
@@ -92,7 +92,7 @@ def most_at_once(P: int) -> int:
 def race(
     game: Game,
     rule: Rule,
-    look: Look,
+    check: Checkpoint,
     undecided: np.ndarray,
     rows: np.ndarray,
     base: np.ndarray,
@@ -101,43 +101,43 @@ def race(
     """Runs the race of the instances with few undecided players, as many at a time as fit the
     memory. The other instances sample all their players.
 
-    undecided: bool [N, P], rows: the game's instances of the look, base [N, K] their v(nothing).
+    undecided: bool [N, P], rows: the game's instances of the check, base [N, K] their v(nothing).
     """
-    _, P, K = look.result.values.shape
-    chosen = np.flatnonzero(few_undecided(undecided, look.pairs))
+    _, P, K = check.result.values.shape
+    chosen = np.flatnonzero(few_undecided(undecided, check.pairs))
     # An instance's sums: a count, and five for each output.
     step = game.setting.max_memory // 8 // (8 * min(P, CANDIDATES) * P * (1 + 5 * K))
     draw = _GamePairs(game, rows, base, limits.seed)
     parts = [chosen[i : i + step] for i in range(0, len(chosen), step)] if step else []
-    ended = [run_race(rule, look, some, undecided[some], draw, limits) for some in parts]
+    ended = [run_race(rule, check, some, undecided[some], draw, limits) for some in parts]
     return [one for one in ended if one is not None]
 
 
 def run_race(
     rule: Rule,
-    look: Look,
+    check: Checkpoint,
     chosen: np.ndarray,
     undecided: np.ndarray,
     draw: DrawPairs,
     limits: RaceLimits,
 ) -> RaceResult | None:
-    """Makes all further checks of the look's instances `chosen` [n]; None: none of them has a race.
+    """Makes all further checks of the instances `chosen` [n]; None: none of them has a race.
 
     An instance ends when its claim is certain, when the claim depends on a player who is not
     sampled any more, and when the next check would exceed the budget. undecided: bool [n, P].
     """
-    _, P, K = look.result.values.shape
+    _, P, K = check.result.values.shape
     # By bounds= each full pair is within a range that is proved for all players.
     if not isinstance(rule, Top) or rule.bounds is not None or rule.k == P:
         return None
     if rule.k + FEW > CANDIDATES < P:
         return None
-    race = Race.begun(look.of(chosen), rule.k, rule.alpha(P, K), undecided)
+    race = Race.begun(check.of(chosen), rule.k, rule.alpha(P, K), undecided)
     safe = race.safe(undecided)
     if not safe.all():
         own = undecided[safe]
-        return run_race(rule, look, chosen[safe], own, draw, limits) if safe.any() else None
-    n, at, before = len(chosen), look.pairs, race.values()
+        return run_race(rule, check, chosen[safe], own, draw, limits) if safe.any() else None
+    n, at, before = len(chosen), check.pairs, race.values()
     most = max(most_at_once(P), rule.k + 1)
     spent, pairs, span = np.full(n, limits.asked), np.full(n, at), np.zeros(n)
     going, met = np.ones(n, bool), np.zeros(n, bool)
@@ -163,7 +163,7 @@ def run_race(
         pairs[going] = at = stop
     else:
         met |= going & ~race.undecided().any(axis=1)
-    values, errors, same = _adding_up(race, before, look.result.std_errors[chosen])
+    values, errors, same = _adding_up(race, before, check.result.std_errors[chosen])
     return RaceResult(chosen, values, errors, spent, pairs, met & same, span)
 
 
@@ -172,7 +172,7 @@ class _GamePairs:
     """`DrawPairs` of a game."""
 
     game: Game
-    rows: np.ndarray  # int [N], of the game, for the instances of the look
+    rows: np.ndarray  # int [N], of the game, for the instances of the check
     base: np.ndarray  # [N, K]
     seed: int
 
@@ -227,16 +227,16 @@ class Race:
     sums: tuple[np.ndarray, ...]
 
     @classmethod
-    def begun(cls, look: Look, k: int, alpha: float, undecided: np.ndarray) -> Race:
+    def begun(cls, check: Checkpoint, k: int, alpha: float, undecided: np.ndarray) -> Race:
         """The race after the pairs so far, which sampled all players; undecided: bool [n, P]."""
-        D, values, errors = look.pairs, look.result.values, look.result.std_errors
+        D, values, errors = check.pairs, check.result.values, check.result.std_errors
         n, P, K = values.shape
         size = np.abs(values).max(axis=2)
         players = np.lexsort((-size, ~undecided))[:, :CANDIDATES]
         E = players.shape[1]
         place = np.full((n, P), -1)
         np.put_along_axis(place, players, np.broadcast_to(np.arange(E), (n, E)), axis=1)
-        squares, products = pair_moments(look, np.repeat(players[:, :, None], K, axis=2), values)
+        squares, products = pair_moments(check, np.repeat(players[:, :, None], K, axis=2), values)
         own_square = np.take_along_axis(squares, players[:, :, None], axis=1)[:, :, None]
         shape = products.shape
         sums = (
@@ -248,7 +248,7 @@ class Race:
         )
         borrowed = np.maximum(0.0, errors**2 * D - squares / (D - 1)) * D
         count = np.full((n, E, P), D, np.int64)
-        fixed = k, alpha, look.resolution, players, place
+        fixed = k, alpha, check.resolution, players, place
         return cls(*fixed, values.copy(), errors, borrowed, D, count, sums)
 
     def add(self, rows: np.ndarray, who: np.ndarray, pairs: np.ndarray) -> None:

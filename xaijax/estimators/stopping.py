@@ -1,4 +1,4 @@
-"""Rules that say when an instance has been sampled enough; they hold however often they look.
+"""Rules that say when an instance has been sampled enough; they hold however often they check.
 
 `Narrow` stops an instance when every interval is narrow, `Top` when the k players of the largest
 |value| and their signs are certain.
@@ -46,7 +46,7 @@ Estimates = Callable[[slice | np.ndarray, slice], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Look:
+class Checkpoint:
     """The state of a run at one check. All instances that go on have the same pairs."""
 
     number: int  # of the check, from 1
@@ -60,13 +60,13 @@ class Look:
     )  # [n], what rounding may add to a value: smaller differences mean nothing
     estimates: Estimates | None  # None: the units drawn are not independent pairs
 
-    def of(self, rows: np.ndarray) -> Look:
-        """The look at some of the instances, int [n']."""
+    def of(self, rows: np.ndarray) -> Checkpoint:
+        """The same of some of the instances, int [n']."""
         r, own = self.result, self.estimates
         estimates = None if own is None else lambda some, pairs: own(rows[some], pairs)
         result = Result(r.values[rows], r.std_errors[rows], r.dof[rows])
         limits = self.low[rows], self.high[rows], self.resolution[rows]
-        return Look(self.number, self.most, self.pairs, result, *limits, estimates)
+        return Checkpoint(self.number, self.most, self.pairs, result, *limits, estimates)
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ class Narrow:
         """The name of the bound; independent: whether the pairs are."""
         return "asymptotic" if independent else "checks"
 
-    def undecided(self, look: Look) -> np.ndarray:
+    def undecided(self, check: Checkpoint) -> np.ndarray:
         """The players whose half-widths [n, P, K] are not within the tolerance, bool [n, P]."""
-        errors, missed = look.result.std_errors, 1 - self.confidence
-        if look.estimates is not None:
-            quantile = time_uniform_quantile(look.pairs, missed)
+        errors, missed = check.result.std_errors, 1 - self.confidence
+        if check.estimates is not None:
+            quantile = time_uniform_quantile(check.pairs, missed)
             if math.isinf(quantile):  # so few pairs say nothing, also if they are all equal
                 return np.ones(errors.shape[:2], bool)
             wide = errors * quantile
         else:
-            level = 1 - missed / look.most
-            wide = half_widths(errors, look.result.dof.min(axis=1), level)
+            level = 1 - missed / check.most
+            wide = half_widths(errors, check.result.dof.min(axis=1), level)
         return ~(wide <= self.tolerance).all(axis=2)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
@@ -135,13 +135,13 @@ class Top:
         """The probability with which one test may go wrong."""
         return (1 - self.confidence) / shared_by(self.k, P, K)
 
-    def undecided(self, look: Look) -> np.ndarray:
+    def undecided(self, check: Checkpoint) -> np.ndarray:
         """The players in an open test of the k largest so far; bool [n, P]."""
-        values, D = look.result.values, look.pairs
+        values, D = check.result.values, check.pairs
         n, P, K = values.shape
         alpha = self.alpha(P, K)
         quantile = time_uniform_quantile(D, alpha, two_sided=False)
-        self._refuse_outside(look)
+        self._refuse_outside(check)
         if self.bounds is None and math.isinf(quantile):
             return np.ones((n, P), bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
@@ -149,12 +149,12 @@ class Top:
         own = np.take_along_axis(values, members, axis=1)[:, :, None]  # [n, k, 1, K]
         across = np.take_along_axis(values, others, axis=1)[:, None]  # [n, 1, others, K]
         about = values if self.bounds is None else None
-        squares, products = pair_moments(look, members, about)
+        squares, products = pair_moments(check, members, about)
         own_square = np.take_along_axis(squares, members, axis=1)[:, :, None]
         other_square = np.take_along_axis(squares, others, axis=1)[:, None]
         if self.bounds is None:
             # The standard errors may know of more spread than few draws show.
-            known = look.result.std_errors**2 * D * (D - 1)  # NaN if nothing is known
+            known = check.result.std_errors**2 * D * (D - 1)  # NaN if nothing is known
             known_own = np.take_along_axis(known, members, axis=1)[:, :, None]
             own_square = np.maximum(own_square, known_own)
             known_other = np.take_along_axis(known, others, axis=1)[:, None]
@@ -163,7 +163,7 @@ class Top:
         else:
             positive = self._by_bounds(D, alpha)
         # Only what could be told apart at all, by more than rounding.
-        least = 2 * look.resolution[:, None, None, None]
+        least = 2 * check.resolution[:, None, None, None]
         if self.k == P:
             open_signs = ~(positive(np.abs(own), own_square, 1) & (np.abs(own) > least))[:, :, 0]
             found = np.zeros(values.shape, bool)
@@ -195,13 +195,13 @@ class Top:
 
         return positive
 
-    def _refuse_outside(self, look: Look) -> None:
+    def _refuse_outside(self, check: Checkpoint) -> None:
         """Raises ModelOutputError for answers outside the bounds."""
         if self.bounds is None:
             return
         low, high = self.bounds
-        for one in np.concatenate([look.low, look.high]):
-            if not low - look.resolution.max() <= one <= high + look.resolution.max():
+        for one in np.concatenate([check.low, check.high]):
+            if not low - check.resolution.max() <= one <= high + check.resolution.max():
                 raise ModelOutputError(
                     f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
                     f"{one:.6g}. Give bounds that all answers are within, or leave bounds= out."
@@ -273,7 +273,7 @@ def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np
 
 
 def pair_moments(
-    look: Look, members: np.ndarray, about: np.ndarray | None
+    check: Checkpoint, members: np.ndarray, about: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(squares [n, P, K], products with the members [n, k, P, K]): sums over pairs of what is left
     of each pair's estimates.
@@ -281,15 +281,15 @@ def pair_moments(
     members: int [n, k, K]. about: what is taken from the estimates [n, P, K]; None: the mean of the
     pairs before, 0 for the first. Sums are taken in one order for any number of instances.
     """
-    assert look.estimates is not None
+    assert check.estimates is not None
     n, k, K = members.shape
-    P = look.result.values.shape[1]
+    P = check.result.values.shape[1]
     squares, products = np.zeros((n, P, K)), np.zeros((n, k, P, K))
-    step = max(1, NUMBERS // (min(TOGETHER, look.pairs) * P * K))
+    step = max(1, NUMBERS // (min(TOGETHER, check.pairs) * P * K))
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
         chosen = members[rows][:, None]
-        for left in _left(look.estimates, look.pairs, rows, about):
+        for left in _left(check.estimates, check.pairs, rows, about):
             own = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
             for d in range(left.shape[1]):
                 squares[rows] += left[:, d] ** 2

@@ -24,28 +24,34 @@ from xaijax_kernels.games import sampling
 
 
 @dataclass(frozen=True)
-class Orders:
-    """Marginal influences along random orders: an unbiased term for every player.
-
-    In a random order i comes after each single set of size s with chance s! (P-s-1)! / P!, so the
-    marginal there counts with p(s) P C(P-1, s): 1 for Shapley.
-    """
+class _Marginals:
+    """Draws of P + 1 coalitions, which give a term for every player."""
 
     seed: int
     P: int
-    p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
 
     listed = None
 
     @property
     def coalitions(self) -> int:
-        """P + 1: from nothing replaced to everything."""
+        """P + 1."""
         return self.P + 1
 
     @property
     def terms(self) -> int:
         """P."""
         return self.P
+
+
+@dataclass(frozen=True)
+class Orders(_Marginals):
+    """Marginal influences along random orders: an unbiased term for every player.
+
+    In a random order i comes after each single set of size s with chance s! (P-s-1)! / P!, so the
+    marginal there counts with p(s) P C(P-1, s): 1 for Shapley.
+    """
+
+    p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
 
     @property
     def factors(self) -> np.ndarray:
@@ -72,24 +78,10 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class Sets:
+class Sets(_Marginals):
     """Marginal influences on random sets: each player with chance 1/2 (Banzhaf), or by Pr[S]."""
 
-    seed: int
-    P: int
     chance: np.ndarray | None = None  # [2^P]; None: every set alike
-
-    listed = None
-
-    @property
-    def coalitions(self) -> int:
-        """P + 1: the set, and the set with each player changed."""
-        return self.P + 1
-
-    @property
-    def terms(self) -> int:
-        """P."""
-        return self.P
 
     @cached_property
     def _wheel(self) -> sampling.Wheel:
