@@ -50,7 +50,7 @@ SILENT = 5e11  # operations of a core between two moves of the progress bar: som
 
 @dataclass
 class Sampled:
-    """What was sampled for n instances, float64."""
+    """The sampled values of n instances, float64."""
 
     values: np.ndarray  # [n, M, K], of players or of sets of them
     std_errors: np.ndarray  # [n, M, K]
@@ -157,7 +157,7 @@ def sampled(
 
 
 def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
-    """Instances that are asked, and then worked at, together."""
+    """How many instances are asked, and then worked at, together."""
     K = game.outputs
     fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
     work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
@@ -214,8 +214,8 @@ class _Drawn:
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
         """(state, what is new in it, whether it is the last) for each checkpoint.
 
-        `method.masks` makes coalitions of what is new, a part at a time; of orders that are walked,
-        never.
+        `method.masks` makes coalitions of what is new, a part at a time; orders that are scanned
+        need none.
         """
         for i, stop in enumerate(self.stops):
             if i == len(self._kept):
@@ -291,14 +291,14 @@ def _estimates(
     rows: slice,
     pairs: slice,
 ) -> np.ndarray:
-    """What each of these pairs alone says of some instances, [n, d, P, K]."""
+    """The values that each of some pairs alone gives to some instances, [n, d, P, K]."""
     base = empty[rows, None]
     table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
     return method.estimates(state, table, pairs)
 
 
 def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """Differences of values that rounding of the answers may have made, float64 [n].
+    """The largest differences of values that rounding of answers may make, float64 [n].
 
     `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
     """
@@ -308,10 +308,10 @@ def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
 
 
 class _Listed:
-    """Coalitions as bool [C, P], made when a part is asked for; the two ends come first."""
+    """Coalitions as bool [C, P], made when a part is requested; the two ends come first."""
 
     def __init__(self, method: Estimator, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
-        """new: of which `method.masks` makes coalitions; ends: whether the two ends are listed."""
+        """new: what `method.masks` makes coalitions of; ends: whether the two ends are listed."""
         self._method, self._state, self._new = method, state, new
         self._ends = np.repeat([[False], [True]], P, axis=1)[: 2 * ends]
 

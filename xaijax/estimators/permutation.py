@@ -67,7 +67,7 @@ class Permutation(Estimator):
         return min(_cost(P, index), 2**P - 2)
 
     def units(self, P: int, index: Index, budget: int) -> int:
-        """No more pairs than this are drawn.
+        """The most pairs that are drawn.
 
         As many as fit the budget, were all their coalitions new; from ENOUGH on up to REREAD times
         as many, while what they meet anew fits. Below, a number that depends on what is met again
@@ -83,7 +83,7 @@ class Permutation(Estimator):
         return LEAST_PAIRS
 
     def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
-        """A coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to
+        """Each coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to
         335 bytes as measured, and up to 100 for each output; about a microsecond.
         """
         count = min(budget, 2**P - 2)

@@ -31,7 +31,7 @@ ROWS_AT_A_TIME = 1 << 20
 
 
 class DrawnRows:
-    """Which instance and donor the draws of a game take."""
+    """The instances and donors that the draws of a game take."""
 
     def __init__(self, game: Game, seed: int, shared: bool) -> None:
         """shared: all individuals take the same donors.
@@ -77,13 +77,13 @@ class DrawnRows:
 
 
 def chunk_of(design: Design) -> int:
-    """Draws that are summed together: a function of the question alone, so that bits are too."""
+    """How many draws are summed together: by the design alone, so that results are identical."""
     return max(1, ROWS_OF_CHUNK // design.coalitions)
 
 
 @dataclass
 class Sampling:
-    """A run of draws for some of the games: `step` goes on, `moments` says what came out."""
+    """A run of draws for some of the games: `step` goes on, `moments` holds the results."""
 
     game: Game
     design: Design
@@ -98,9 +98,9 @@ class Sampling:
         self.moments = TermMoments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
 
     def step(self, stop: int) -> None:
-        """Draw until `stop` draws are done.
+        """Draws until `stop` draws are done.
 
-        Chunks are asked together where that is possible, and added up one by one.
+        Chunks are asked together if that is possible, and added up one by one.
         """
         chunk, values = chunk_of(self.design), parts_of_draws(self.game.ask, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
@@ -123,7 +123,7 @@ class Sampling:
                 self.done = end
 
     def only(self, left: np.ndarray) -> Sampling:
-        """The run of some of its games [bool n], to go on with."""
+        """The run of some of its games, bool [n]; this one must not go on."""
         one = Sampling.__new__(Sampling)
         one.__dict__.update(self.__dict__)
         one.chosen = self.chosen[left]
@@ -219,7 +219,7 @@ class TermMoments:
 def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(value, standard error) of sum_g factors[g] mean_g; [n, T, K] each.
 
-    NaN errors where a stratum has fewer than two draws.
+    Errors are NaN if a stratum has fewer than two draws.
     """
     value = np.tensordot(factors, moments.mean, axes=(0, 1))
     count = moments.count.astype(float)
@@ -235,9 +235,8 @@ def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.nd
 def smooth(
     moments: TermMoments, function: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(value, standard error) of function([n, G, T, K]) -> [n, V, K] of the means.
-
-    By the delta method: the function's slopes, by central differences, and the means' covariance.
+    """(value, standard error) of function([n, G, T, K]) -> [n, V, K] of the means, by the delta
+    method: the function's slopes, by central differences, and the means' covariance.
     """
     mean, count = moments.mean, moments.count.astype(float)
     n, G, T, K = mean.shape
@@ -257,14 +256,14 @@ def smooth(
 
 
 def degrees_of_freedom(moments: TermMoments) -> float:
-    """Of the standard errors: the smallest stratum's draws less one."""
+    """Degrees of freedom of the standard errors: the smallest stratum's draws minus one."""
     return float(max(moments.count.min() - 1, 0))
 
 
 def bernstein_half_width(
     moments: TermMoments, factors: np.ndarray, width: Any, delta: float
 ) -> np.ndarray:
-    """Half-widths that hold together with chance 1 - delta, float64 [n, T, K].
+    """Half-widths that hold together with probability 1 - delta, float64 [n, T, K].
 
     Empirical Bernstein (Audibert, Munos and Szepesvari 2009, theorem 1), terms of width `width`,
     each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width log(3/delta) / n.
