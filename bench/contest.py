@@ -20,7 +20,7 @@ from bench.definition import REASON, efficiency, tolerance
 from bench.frame import LEAST_SECONDS, Agreement, Contender, Duel, Figure, Size, Timing, ratio
 from bench.models import forward
 from bench.truth import Truth, centred, long_run, squared
-from xaijax.core.typing import Estimator
+from xaijax.estimators.driver import EstimatorName
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
@@ -32,7 +32,7 @@ class Contest:
     """Ours against one peer, on one problem."""
 
     problem: Problem
-    estimator: Estimator
+    estimator: EstimatorName
     budget: int  # distinct coalitions of an instance, empty and full not counted
     name: str  # of the peer
     peer: Peer  # for its error
@@ -46,7 +46,7 @@ class Contest:
     alone: Callable[[int], Any] | None = None  # and what is left of the network, alone
 
     def ours(
-        self, budget: int | None = None, estimator: Estimator | None = None, plain: bool = False
+        self, budget: int | None = None, estimator: EstimatorName | None = None, plain: bool = False
     ) -> Any:
         """The explainer; its seed is set before a call, and it is compiled once for all seeds."""
         structure = None if plain else self.structure
