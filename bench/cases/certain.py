@@ -23,11 +23,10 @@ import xaijax
 from bench.cases.exact import network
 from bench.frame import Agreement, Case, Figure, Outcome, Several, Size
 from bench.models import forward
-from xaijax.estimators.contenders import Further, few, to_end
-from xaijax.estimators.result import Result
-from xaijax.estimators.stopping import top as rule_module
-from xaijax.estimators.stopping.rule import Look
-from xaijax.estimators.stopping.top import Top
+from xaijax.estimators import stopping as rule_module
+from xaijax.estimators.estimator import Result
+from xaijax.estimators.race import RaceLimits, few_undecided, run_race
+from xaijax.estimators.stopping import Checkpoint, Top
 
 K, CONFIDENCE = 3, 0.95
 SHARE = 0.9  # of the instances, for which a fixed number of pairs should be enough
@@ -59,14 +58,14 @@ def estimates(f: Callable[..., jax.Array], x: jax.Array, background: jax.Array, 
     return jax.lax.map(of_order, orders, batch_size=8)
 
 
-def _look(drawn: np.ndarray) -> Look:
+def _look(drawn: np.ndarray) -> Checkpoint:
     """What the rule sees of pairs [R, D, P]."""
     R, D, _ = drawn.shape
     drawn = drawn[..., None]
     errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
     result = Result(drawn.mean(axis=1), errors, np.full((R, 1), D - 1.0))
     none = np.zeros(R)
-    return Look(1, 1, D, result, none, none, none, lambda rows, pairs: drawn[rows, pairs])
+    return Checkpoint(1, 1, D, result, none, none, none, lambda rows, pairs: drawn[rows, pairs])
 
 
 def _same(values: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -144,15 +143,15 @@ class Certain:
         """The share of runs [R, D, P] with a claim that is false."""
         wrong, left, checks = 0, np.arange(len(drawn)), stops(self.drawn)
         for D in checks:
-            look = _look(drawn[left, :D])
-            undecided = rule.undecided(look)
+            check = _look(drawn[left, :D])
+            undecided = rule.undecided(check)
             met = ~undecided.any(axis=1)
-            wrong += int((met & ~_same(look.result.values[..., 0], truth)).sum())
-            alone = np.flatnonzero(few(undecided, D))
-            further = Further([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
-            if len(alone) and further.stops:
+            wrong += int((met & ~_same(check.result.values[..., 0], truth)).sum())
+            alone = np.flatnonzero(few_undecided(undecided, D))
+            limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
+            if len(alone) and limits.stops:
                 own = partial(_asked, drawn[left])
-                ended = to_end(rule, look, alone, undecided[alone], own, further)
+                ended = run_race(rule, check, alone, undecided[alone], own, limits)
                 if ended is not None:  # else all of them go on with whole pairs
                     wrong += int((ended.met & ~_same(ended.values[..., 0], truth)).sum())
                     met[ended.rows] = True  # over
@@ -184,7 +183,7 @@ class Certain:
 def _asked(
     drawn: np.ndarray, some: np.ndarray, who: np.ndarray, first: int, stop: int
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """What pairs [R, D, P] say of a few players; see `contenders.Ask`."""
+    """What pairs [R, D, P] say of a few players; see `race.DrawPairs`."""
     own = np.take_along_axis(drawn[some, first:stop], who[:, None], axis=2)
     yield slice(None), own[..., None], np.zeros(len(some))
 

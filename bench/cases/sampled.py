@@ -43,7 +43,7 @@ from bench.frame import (
 from bench.models import forward
 from bench.peers import shap_exact, shap_sampled, shapiq_sampled
 from bench.truth import Truth, centred, long_run, squared
-from xaijax.core.typing import Estimator
+from xaijax.estimators.driver import EstimatorName
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
@@ -53,7 +53,7 @@ class Contest:
     """Ours against one peer, on one problem."""
 
     problem: Problem
-    estimator: Estimator
+    estimator: EstimatorName
     budget: int  # distinct coalitions of an instance, empty and full not counted
     name: str  # of the peer
     peer: Peer  # for its error
@@ -65,7 +65,7 @@ class Contest:
     size: Size = "full"
     structure: Any = None  # what ours declares of the network
 
-    def ours(self, budget: int | None = None, estimator: Estimator | None = None) -> Any:
+    def ours(self, budget: int | None = None, estimator: EstimatorName | None = None) -> Any:
         """The explainer; its seed is set before a call, and it is compiled once for all seeds."""
         return xaijax.Explainer(
             xaijax.as_model(forward, self.problem.params, structure=self.structure),

@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.estimators.contenders import Further, few, to_end
-from xaijax.estimators.result import Result
-from xaijax.estimators.stopping.rule import Look
+from xaijax.estimators.estimator import Result
+from xaijax.estimators.race import RaceLimits, few_undecided, run_race
+from xaijax.estimators.stopping import Checkpoint
 
 STOPS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
-def look_at(drawn: np.ndarray, number: int = 1, most: int = 1) -> Look:
+def look_at(drawn: np.ndarray, number: int = 1, most: int = 1) -> Checkpoint:
     """What a rule sees of these pairs [n, D, P, K]."""
     n, D = drawn.shape[:2]
     values = drawn.mean(axis=1)
     errors = drawn.std(axis=1, ddof=1) / np.sqrt(D)
     result = Result(values, errors, np.full((n, drawn.shape[3]), D - 1.0))
     ends = np.zeros(n), np.ones(n)
-    return Look(number, most, D, result, *ends, np.zeros(n), lambda rows, pairs: drawn[rows, pairs])
+    estimates = lambda rows, pairs: drawn[rows, pairs]  # noqa: E731
+    return Checkpoint(number, most, D, result, *ends, np.zeros(n), estimates)
 
 
 def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -32,9 +33,9 @@ def stopped(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
     pairs, left = np.full(len(drawn), drawn.shape[1]), np.arange(len(drawn))
     stops = [stop for stop in STOPS if stop <= drawn.shape[1]]
     for number, D in enumerate(stops, start=1):
-        look = look_at(drawn[left, :D], number, len(stops))
-        now = rule.met(look)
-        values[left], pairs[left], met[left] = look.result.values, D, now
+        check = look_at(drawn[left, :D], number, len(stops))
+        now = ~rule.undecided(check).any(axis=1)
+        values[left], pairs[left], met[left] = check.result.values, D, now
         left = left[~now]
         if not len(left):
             break
@@ -50,12 +51,12 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     alone, left = np.zeros(len(drawn), bool), np.arange(len(drawn))
     stops = [stop for stop in STOPS if stop <= drawn.shape[1]]
     for D in stops:
-        look = look_at(drawn[left, :D])
-        undecided = rule.undecided(look)
-        values[left], met[left] = look.result.values, ~undecided.any(axis=1)
+        check = look_at(drawn[left, :D])
+        undecided = rule.undecided(check)
+        values[left], met[left] = check.result.values, ~undecided.any(axis=1)
         goes_on = undecided.any(axis=1)
-        chosen = np.flatnonzero(few(undecided, D))
-        further = Further([stop for stop in stops if stop > D], 1 << 40, 0, 0)
+        chosen = np.flatnonzero(few_undecided(undecided, D))
+        limits = RaceLimits([stop for stop in stops if stop > D], 1 << 40, 0, 0)
         if len(chosen):
             own = drawn[left]
 
@@ -63,7 +64,7 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
                 pairs = np.take_along_axis(own[some, first:stop], who[:, None, :, None], axis=2)
                 yield slice(None), pairs, np.zeros(len(some))
 
-            ended = to_end(rule, look, chosen, undecided[chosen], ask, further)
+            ended = run_race(rule, check, chosen, undecided[chosen], ask, limits)
             assert ended is not None
             values[left[chosen]], met[left[chosen]] = ended.values, ended.met
             alone[left[chosen]], goes_on[chosen] = True, False

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import oracles
 
-from xaijax.estimators import gaussian_process, kernel, permutation
-from xaijax.estimators.result import Result
+from xaijax.estimators.driver import METHODS
+from xaijax.estimators.estimator import Result
 from xaijax.players.index import named
 
-ESTIMATORS: dict[str, ModuleType] = {
-    "permutation": permutation,
-    "kernel": kernel,
-    "gaussian-process": gaussian_process,
-}
 INDICES = ("shapley", "banzhaf")
 
 
@@ -69,8 +62,8 @@ def answers(tables: np.ndarray, masks: np.ndarray) -> np.ndarray:
 def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) -> Result:
     """One estimate of every game [G, 2^P], with all the budget in one step."""
     P = tables.shape[1].bit_length() - 1
-    module = ESTIMATORS[name]
-    state = module.init(P, named(index), budget, seed)
-    state, new = module.step(state, module.units(P, named(index), budget))
-    masks = module.masks(state, new)
-    return module.result(state, answers(tables, masks), tables[:, :1], tables[:, -1:])
+    own = METHODS[name]
+    state = own.init(P, named(index), budget, seed)
+    state, new = own.step(state, own.units(P, named(index), budget))
+    masks = own.masks(state, new)
+    return own.result(state, answers(tables, masks), tables[:, :1], tables[:, -1:])

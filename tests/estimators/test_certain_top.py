@@ -16,9 +16,8 @@ from pairs_drawn import look_at, stopped
 from scipy import stats
 
 from xaijax.core.sequences import time_uniform_quantile
-from xaijax.estimators.stopping import top as top_module
-from xaijax.estimators.stopping.narrow import Narrow
-from xaijax.estimators.stopping.top import Top, shared_by
+from xaijax.estimators import stopping
+from xaijax.estimators.stopping import Narrow, Top, shared_by
 
 RUNS = 5_000
 LIMIT = 0.05 + 6 * math.sqrt(0.05 * 0.95 / RUNS)
@@ -65,7 +64,7 @@ def test_claims_of_the_largest_are_seldom_false(game: str, kind: str) -> None:
 def test_peeking_with_intervals_of_one_look_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: Student's quantile at every check, in place of the sequence's."""
     monkeypatch.setattr(
-        top_module,
+        stopping,
         "time_uniform_quantile",
         lambda count, alpha, two_sided: stats.t.isf(alpha, count - 1),
     )
@@ -106,13 +105,18 @@ def test_a_tolerance_holds_for_each_value(kind: str) -> None:
     assert (np.abs(values[..., 0] - true) > 0.1)[met].mean(axis=0).max() <= LIMIT
 
 
+def decided(rule, pairs: np.ndarray) -> np.ndarray:
+    """Which instances stop, bool [n]; pairs [n, D, P, K]."""
+    return ~rule.undecided(look_at(pairs)).any(axis=1)
+
+
 @pytest.mark.parametrize("k, P, K", [(1, 4, 1), (3, 6, 2), (4, 4, 1)])
 def test_the_rule_is_its_definition(k: int, P: int, K: int) -> None:
     """Every test of every instance, one by one: s_i phi_i + u phi_j > 0, each by its own t."""
     rng = np.random.default_rng(6)
     scale = rng.uniform(0.05, 1.0, size=(60, 1, 1, 1))
     pairs = rng.normal(size=(60, 1, P, K)) + scale * rng.normal(size=(60, 48, P, K))
-    found = Top(k, 0.9).met(look_at(pairs))
+    found = decided(Top(k, 0.9), pairs)
     quantile = time_uniform_quantile(48, 0.1 / shared_by(k, P, K), two_sided=False)
     wanted = []
     for one in pairs:
@@ -139,7 +143,7 @@ def test_the_rule_is_its_definition(k: int, P: int, K: int) -> None:
 def test_company_changes_no_decision() -> None:
     pairs = drawn(GAMES["three of eight"][0], "normal", 96)[:300]
     rule = Top(3, 0.95)
-    together = rule.met(look_at(pairs))
+    together = decided(rule, pairs)
     assert 0 < together.sum() < len(together)
-    alone = [rule.met(look_at(pairs[n : n + 1]))[0] for n in range(len(pairs))]
+    alone = [decided(rule, pairs[n : n + 1])[0] for n in range(len(pairs))]
     np.testing.assert_array_equal(together, alone)

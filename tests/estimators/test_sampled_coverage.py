@@ -71,7 +71,7 @@ def test_broken_errors_do_not_cover(name):
 
 
 @pytest.mark.parametrize("index", games.INDICES)
-@pytest.mark.parametrize("name", list(games.ESTIMATORS))
+@pytest.mark.parametrize("name", list(games.METHODS))
 def test_without_interactions_of_three_all_are_exact(name, index):
     for table in (games.additive(P), games.pairwise(P)):
         span = np.ptp(table)

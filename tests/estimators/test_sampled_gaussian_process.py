@@ -19,9 +19,11 @@ from threadpoolctl import threadpool_info
 
 import xaijax as xj
 from xaijax.core.threads import one_thread_of_blas
-from xaijax.estimators import gaussian_process, kernel
-from xaijax.estimators.kernel_design import total_pairs
-from xaijax.estimators.odd_process import covariance, held_out, rates
+from xaijax.estimators import gaussian_process as gp
+from xaijax.estimators import process
+from xaijax.estimators.gaussian_process import GaussianProcess
+from xaijax.estimators.kernel import Kernel, KernelState, total_pairs
+from xaijax.estimators.process import OddProcess
 from xaijax.players.index import named
 
 P = 7
@@ -47,27 +49,27 @@ def defined(first, second, own, sizes, flat, of_flat) -> np.ndarray:
 
 def odd_defined(first, second, own=RATES) -> np.ndarray:
     P = len(own)
-    return defined(first, second, own, range(3, P + 1, 2), [1], covariance.FLAT)
+    return defined(first, second, own, range(3, P + 1, 2), [1], process.FLAT)
 
 
 def test_covariances_are_sums_over_sets():
-    got = covariance.Covariance(RATES).between(SIGNS[:50], SIGNS)
-    np.testing.assert_allclose(got, odd_defined(SIGNS[:50], SIGNS), atol=1e-12 * covariance.FLAT)
+    got = OddProcess(RATES).between(SIGNS[:50], SIGNS)
+    np.testing.assert_allclose(got, odd_defined(SIGNS[:50], SIGNS), atol=1e-12 * process.FLAT)
 
 
 @pytest.mark.parametrize("index", games.INDICES)
 def test_values_of_the_process_are_the_definitions(index):
     """The game sum_d a_d k(., z_d) as a table of all coalitions; roundings of sums of 20 terms."""
     at, weights = SIGNS[3:90:5], RNG.normal(size=18)
-    nodes = covariance.nodes_of(P, index == "shapley")
-    got = covariance.Covariance(RATES).values(at, weights, nodes)
+    nodes = process.nodes_of(P, index == "shapley")
+    got = OddProcess(RATES).values(at, weights, nodes)
     table = odd_defined(SIGNS, at) @ weights
-    np.testing.assert_allclose(got, games.truth(table, index), atol=1e-11 * covariance.FLAT)
+    np.testing.assert_allclose(got, games.truth(table, index), atol=1e-11 * process.FLAT)
 
 
 def test_nodes_are_enough_for_many_players():
     """E[u^k] over u uniform from 0 to 1 is 1 / (k + 1)."""
-    u, weights = covariance.nodes_of(128, True)
+    u, weights = process.nodes_of(128, True)
     for k in range(0, 129, 2):
         assert abs(weights @ u**k - 1 / (k + 1)) < 1e-9
 
@@ -83,14 +85,14 @@ def test_the_likelihood_and_its_gradient(with_even):
     table = games.random_table(P)
     pick = (at > 0) @ (1 << np.arange(P))
     odd, even = (table[pick] - table[~pick]) / 2, (table[pick] + table[~pick]) / 2
-    parts = [odd, even] if with_even else [odd]
+    parts = [odd, even if with_even else None]
 
     def density(logs):
         own, total = np.exp(logs), 0.0
-        total += ((logs - logs.mean()) ** 2).sum() / (2 * rates.SPREAD**2)
-        for number, y in enumerate(parts):
+        total += ((logs - logs.mean()) ** 2).sum() / (2 * process.SPREAD**2)
+        for number, y in enumerate(parts[: 1 + with_even]):
             sizes, flat = (range(2, P + 1, 2), [0]) if number else (range(3, P + 1, 2), [1])
-            K = defined(at, at, own, sizes, flat, covariance.FLAT) + rates.NOISE * np.eye(len(at))
+            K = defined(at, at, own, sizes, flat, process.FLAT) + process.NOISE * np.eye(len(at))
             freedom = len(at) - (1 if number else P)
             scale = y @ np.linalg.solve(K, y) / freedom
             exact = multivariate_normal(cov=scale * K, allow_singular=True).logpdf(y)
@@ -99,17 +101,17 @@ def test_the_likelihood_and_its_gradient(with_even):
         return total
 
     def ours(logs):
-        return rates._unlikely(logs, at, parts)[0]
+        return process.unlikeliness(logs, at, *parts)[0]
 
     first, second = np.log(RATES), np.log(RNG.uniform(0.05, 0.5, P))
     assert ours(first) - ours(second) == pytest.approx(density(first) - density(second), rel=1e-6)
-    gradient = rates._unlikely(first, at, parts)[1]
+    gradient = process.unlikeliness(first, at, *parts)[1]
     np.testing.assert_allclose(gradient, approx_fprime(first, ours, 1e-7), rtol=1e-3, atol=1e-3)
 
 
 def drawn(P: int, D: int, make=games.triples):
     """Signs [1 + D, P] of (all, none) and pairs, odd and even parts of a game, sizes [D]."""
-    state, _ = kernel.step(kernel.init(P, named("shapley"), 2 * D, 0), D)
+    state, _ = Kernel().step(Kernel().init(P, named("shapley"), 2 * D, 0), D)
     sets = np.concatenate([np.ones((1, P), bool), state.sets])
     table, pick = make(P), sets @ (1 << np.arange(P))
     odd, even = (table[pick] - table[~pick]) / 2, (table[pick] + table[~pick]) / 2
@@ -119,13 +121,13 @@ def drawn(P: int, D: int, make=games.triples):
 def test_a_pair_is_predicted_by_the_others_alone():
     """Bits of a prediction do not change with its own answer, and those of others do."""
     signs, odd, even, sizes = drawn(9, 60)
-    nodes = covariance.nodes_of(9, True)
-    before = held_out.predicted(signs, odd, even, sizes, nodes).pairs
+    nodes = process.nodes_of(9, True)
+    before = gp.predicted(signs, odd, even, sizes, nodes).pairs
     for d in (0, 17, 40):
         other, of_even = odd.copy(), even.copy()
         other[1 + d] += 3.0
         of_even[1 + d] -= 2.0
-        after = held_out.predicted(signs, other, of_even, sizes, nodes).pairs
+        after = gp.predicted(signs, other, of_even, sizes, nodes).pairs
         assert abs(after[d] - before[d]) < 1e-9  # alpha and what it is off by round differently
         assert (np.abs(after - before) > 1e-3).sum() > 30
 
@@ -135,21 +137,23 @@ def test_predictions_are_those_of_a_process_without_the_part(monkeypatch):
     signs, odd, even, sizes = drawn(9, 60)
     chosen = []
 
-    def kept(*given):
-        chosen.append(rates.rates_of(*given))
-        return chosen[-1]
+    likeliest = OddProcess.likeliest
 
-    monkeypatch.setattr(held_out, "rates_of", kept)
-    got = held_out.predicted(signs, odd, even, sizes, covariance.nodes_of(9, True))
-    half = held_out.folds(sizes, 2)
+    def kept(*given):
+        chosen.append(likeliest(*given).rates)
+        return OddProcess(chosen[-1])
+
+    monkeypatch.setattr(OddProcess, "likeliest", kept)
+    got = gp.predicted(signs, odd, even, sizes, process.nodes_of(9, True))
+    half = gp.folds(sizes, 2)
     games_seen = []
     for number, own in enumerate(chosen):
         held = np.flatnonzero(half == number) + 1
-        part = held_out.folds(sizes[held - 1], held_out.FOLDS)
-        for one in range(held_out.FOLDS):
+        part = gp.folds(sizes[held - 1], gp.FOLDS)
+        for one in range(gp.FOLDS):
             out = held[part == one]
             left = np.setdiff1d(np.arange(61), out)
-            K = odd_defined(signs[left], signs[left], own) + rates.NOISE * np.eye(len(left))
+            K = odd_defined(signs[left], signs[left], own) + process.NOISE * np.eye(len(left))
             weights = np.linalg.solve(K, odd[left])
             found = odd_defined(signs[out], signs[left], own) @ weights
             np.testing.assert_allclose(got.pairs[out - 1], found, atol=1e-6)
@@ -164,10 +168,10 @@ SIGNS_9 = np.where(games.members(9), 1.0, -1.0)
 
 def test_pairs_beyond_the_largest_process_are_predicted_too(monkeypatch):
     signs, odd, even, sizes = drawn(9, 100)
-    nodes = covariance.nodes_of(9, True)
-    whole = held_out.predicted(signs[:61], odd[:61], even[:61], sizes[:60], nodes)
-    monkeypatch.setattr(held_out, "MOST", 60)
-    got = held_out.predicted(signs, odd, even, sizes, nodes)
+    nodes = process.nodes_of(9, True)
+    whole = gp.predicted(signs[:61], odd[:61], even[:61], sizes[:60], nodes)
+    monkeypatch.setattr(gp, "MOST", 60)
+    got = gp.predicted(signs, odd, even, sizes, nodes)
     assert got.pairs[:60].tobytes() == whole.pairs.tobytes()
     assert got.values.tobytes() == whole.values.tobytes()
     assert np.corrcoef(got.pairs[60:], odd[61:])[0, 1] > 0.8
@@ -297,21 +301,21 @@ def test_what_it_does_not_do_is_refused():
 
 def test_answers_that_are_not_numbers_stay_what_they_are():
     """NaN for what is NaN, and the others as without it."""
-    state: kernel.State = gaussian_process.init(9, named("shapley"), 100, 0)
-    state, masks = gaussian_process.step(state, 50)
+    state: KernelState = GaussianProcess().init(9, named("shapley"), 100, 0)
+    state, masks = GaussianProcess().step(state, 50)
     tables = np.stack([games.triples(9), games.triples(9)])
     values = games.answers(tables, masks)
     values[1, 4] = np.nan
-    got = gaussian_process.result(state, values, tables[:, :1], tables[:, -1:])
+    got = GaussianProcess().result(state, values, tables[:, :1], tables[:, -1:])
     assert np.isnan(got.values[1]).all()
-    alone = gaussian_process.result(state, values[:1], tables[:1, :1], tables[:1, -1:])
+    alone = GaussianProcess().result(state, values[:1], tables[:1, :1], tables[:1, -1:])
     assert got.values[0].tobytes() == alone.values[0].tobytes()
     assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
 
 
 def test_an_answer_whose_process_has_no_factor_keeps_the_kernels_values(monkeypatch):
     """The first of two; its standard errors are the kernel's too."""
-    predicted, calls = gaussian_process.predicted, []
+    predicted, calls = gp.predicted, []
 
     def at_times(*given):
         calls.append(given)
@@ -319,8 +323,8 @@ def test_an_answer_whose_process_has_no_factor_keeps_the_kernels_values(monkeypa
             raise np.linalg.LinAlgError
         return predicted(*given)
 
-    monkeypatch.setattr(gaussian_process, "predicted", at_times)
-    monkeypatch.setattr(gaussian_process, "cores", lambda: 1)
+    monkeypatch.setattr(gp, "predicted", at_times)
+    monkeypatch.setattr(gp, "cores", lambda: 1)
     table = np.stack([games.triples(9), games.triples(9)])
     got = games.estimate("gaussian-process", "shapley", 200, 0, table)
     by_kernel = games.estimate("kernel", "shapley", 200, 0, table)
@@ -350,7 +354,7 @@ def test_bits_do_not_hang_on_cores_nor_on_who_came_first(monkeypatch):
 def estimated(number: int, monkeypatch=None) -> bytes:
     """Bits of the values of three games, on a machine of so many cores."""
     if monkeypatch is not None:
-        monkeypatch.setattr(gaussian_process, "cores", lambda: number)
+        monkeypatch.setattr(gp, "cores", lambda: number)
     tables = np.stack([make(10) for make in (games.triples, games.threshold, games.random_table)])
     return games.estimate("gaussian-process", "shapley", 700, 0, tables).values.tobytes()
 
@@ -371,15 +375,15 @@ def test_limits_of_blas_that_overlap_leave_it_as_it_was():
 @pytest.mark.slow
 @pytest.mark.parametrize("D", [200, 1500])
 def test_what_is_worked_at_takes_no_more_memory_than_said(D):
-    state = gaussian_process.init(30, named("shapley"), 2 * D, 0)
-    state, _ = gaussian_process.step(state, D)
+    state = GaussianProcess().init(30, named("shapley"), 2 * D, 0)
+    state, _ = GaussianProcess().step(state, D)
     values, zero = RNG.normal(size=(1, 2 * D, 2)), np.zeros((1, 2))
-    gaussian_process.result(state, values[:, :, :1], zero[:, :1], zero[:, :1] + 1)  # loads scipy
+    GaussianProcess().result(state, values[:, :, :1], zero[:, :1], zero[:, :1] + 1)  # loads scipy
     tracemalloc.start()
-    gaussian_process.result(state, values, zero, zero + 1)
+    GaussianProcess().result(state, values, zero, zero + 1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    said, _ = gaussian_process.drawing(30, named("shapley"), 2 * D, 2)
+    said = GaussianProcess().cost(30, named("shapley"), 2 * D, 2).held
     assert said / 8 < peak <= 1.1 * said
 
 

@@ -12,8 +12,7 @@ import sampled_games as games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xaijax.estimators import kernel
-from xaijax.estimators import kernel_design as design
+from xaijax.estimators.kernel import Kernel, draw
 from xaijax.players.index import named
 from xaijax_kernels.games import sampling
 
@@ -21,14 +20,14 @@ INDICES = games.INDICES
 
 
 def drawn(P: int, index: str, budget: int, seed: int):
-    state = kernel.init(P, named(index), budget, seed)
-    return kernel.step(state, kernel.units(P, named(index), budget))
+    state = Kernel().init(P, named(index), budget, seed)
+    return Kernel().step(state, Kernel().units(P, named(index), budget))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 150), st.integers(0, 900), st.integers(0, 2**63), st.sampled_from(INDICES))
 def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare, seed, index):
-    budget = kernel.smallest_budget(P, named(index)) + spare
+    budget = Kernel().smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
     assert masks.dtype == bool and masks.shape == (state.asked, P)
     assert state.pairs == min(budget // 2, 2 ** (P - 1) - 1)
@@ -36,7 +35,7 @@ def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare,
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()
     np.testing.assert_array_equal(masks[0::2], ~masks[1::2])
     weight = np.random.default_rng(0).normal(size=P)  # an additive game comes back
-    got = kernel.result(
+    got = Kernel().result(
         state, (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
     )
     np.testing.assert_allclose(got.values[0, :, 0], weight, rtol=0, atol=1e-8)
@@ -46,9 +45,9 @@ def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare,
 @pytest.mark.parametrize("P, budget", [(5, 30), (9, 150), (40, 150), (40, 600), (100, 1000)])
 def test_steps_and_budgets_nest(P, budget, index):
     whole, masks = drawn(P, index, budget, seed=3)
-    state, parts = kernel.init(P, named(index), budget, 3), []
+    state, parts = Kernel().init(P, named(index), budget, 3), []
     for pairs in (1, P, 2 * P, 2 * P, 3 * P, 10**6):
-        state, new = kernel.step(state, pairs)
+        state, new = Kernel().step(state, pairs)
         parts.append(new)
     np.testing.assert_array_equal(np.concatenate(parts), masks)
     np.testing.assert_array_equal(state.sizes, whole.sizes)
@@ -75,13 +74,13 @@ def test_all_coalitions_give_the_exact_values(P, index):
 
 def test_numbers_of_the_sizes():
     """Leverage: as many pairs of each size, up to one, size P/2 half; full sizes leave the rest."""
-    sizes, _ = design.draw(30, named("shapley"), 2000, 0, 0, 1000)
+    sizes, _ = draw(30, named("shapley"), 2000, 0, 0, 1000)
     counts = np.bincount(sizes, minlength=16)[1:]
     assert counts[0] == 30  # all there are
     assert np.ptp(counts[1:14]) <= 1 and abs(counts[14] - counts[1] / 2) <= 1
-    sizes, _ = design.draw(30, named("shapley"), 100, 0, 0, 50)
+    sizes, _ = draw(30, named("shapley"), 100, 0, 0, 50)
     assert (sizes[:30] == 1).all()  # small budgets begin with single players
-    sizes, _ = design.draw(12, named("banzhaf"), 1000, 0, 0, 300)
+    sizes, _ = draw(12, named("banzhaf"), 1000, 0, 0, 300)
     counts = np.bincount(sizes, minlength=7)[1:]
     expected = 300 * np.array([sampling.pairs_of_size(12, s) for s in range(1, 7)]) / 2047
     assert np.abs(counts - expected).max() < 1.5
@@ -124,9 +123,9 @@ def test_bits_do_not_depend_on_the_other_rows(index):
     for scale in ([1.0], [1.0, 2.0, -3.0]):
         values = games.answers(tables, masks) * scale
         empty, full = tables[:, :1] * scale, tables[:, -1:] * scale
-        whole = kernel.result(state, values, empty, full)
+        whole = Kernel().result(state, values, empty, full)
         for rows in ([17], [250, 3], list(range(290))):
-            part = kernel.result(state, values[rows], empty[rows], full[rows])
+            part = Kernel().result(state, values[rows], empty[rows], full[rows])
             for a, b in zip(part, whole, strict=True):
                 assert np.array_equal(a, b[rows])
 
@@ -146,11 +145,11 @@ def test_efficiency_and_symmetry():
 def test_errors_are_unknown_with_few_pairs(index):
     table = games.random_table(12)
     for pairs, known in ((31, False), (32, True), (200, True)):
-        budget = max(2 * pairs, kernel.smallest_budget(12, named(index)))
+        budget = max(2 * pairs, Kernel().smallest_budget(12, named(index)))
         state, masks = drawn(12, index, budget, 0)
         if state.pairs != pairs:
             continue  # Banzhaf begins where errors are known
-        got = kernel.result(
+        got = Kernel().result(
             state, games.answers(table[None], masks), table[None, :1], table[None, -1:]
         )
         assert np.isfinite(got.values).all()
@@ -160,10 +159,10 @@ def test_errors_are_unknown_with_few_pairs(index):
 @pytest.mark.slow
 def test_many_players_do_not_overflow():
     for P, index in itertools.product((128, 1030), INDICES):
-        budget = kernel.smallest_budget(P, named(index)) + 2 * P
+        budget = Kernel().smallest_budget(P, named(index)) + 2 * P
         state, masks = drawn(P, index, budget, 0)
         weight = np.random.default_rng(0).normal(size=P)
-        got = kernel.result(
+        got = Kernel().result(
             state, (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
         )
         np.testing.assert_allclose(got.values[0, :, 0], weight, rtol=0, atol=1e-7)

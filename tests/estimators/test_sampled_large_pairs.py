@@ -7,11 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from xaijax.estimators import pairs
-from xaijax.estimators.process import choice
-from xaijax.estimators.process.choice import choose
-from xaijax.estimators.process.posterior import interactions
-from xaijax.estimators.process.turned import Process
+from xaijax.estimators import process as process_module
+from xaijax.estimators.pairs import PairSampler
+from xaijax.estimators.process import EvenProcess
 from xaijax.players.interaction_index import INTERACTIONS
 
 SII = INTERACTIONS["sii"]
@@ -36,10 +34,11 @@ def game(P: int, large: dict[tuple[int, int], float], others: float, seed: int =
 
 def estimate(games, P: int, budget: int):
     """Of several games, each an instance."""
-    state, new = pairs.step(pairs.init(P, SII, budget, 0), pairs.units(P, SII, budget))
+    own = PairSampler()
+    state, new = own.step(own.init(P, SII, budget, 0), own.units(P, SII, budget))
     ends = np.array([[False] * P, [True] * P])
     values = np.stack([v(np.concatenate([ends, new])) for v, _ in games])[..., None]
-    return pairs.result(state, values[:, 2:], values[:, 0], values[:, 1])
+    return PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
 
 
 @pytest.mark.slow
@@ -90,24 +89,25 @@ def test_an_answer_is_the_same_whoever_is_beside_it():
         np.testing.assert_array_equal(together.std_errors[n], alone.std_errors[0])
 
 
-def drawn(rho: float, games: int, D: int = 100, P: int = 11) -> tuple[Process, np.ndarray]:
+def drawn(rho: float, games: int, D: int = 100, P: int = 11) -> tuple[EvenProcess, np.ndarray]:
     """Answers that follow the process: each coefficient drawn, none large."""
     rng = np.random.default_rng(2)
     signs = np.where(rng.random((D, P)) < 0.5, -1.0, 1.0)
     sets = [R for r in range(2, P + 1, 2) for R in itertools.combinations(range(P), r)]
     products = np.stack([signs[:, R].prod(axis=1) for R in sets])
     sizes = rho ** (np.array([len(R) for R in sets]) / 2)
-    return Process(signs, True), 3.0 + rng.normal(size=(games, len(sets))) * sizes @ products
+    return EvenProcess(signs, True), 3.0 + rng.normal(size=(games, len(sets))) * sizes @ products
 
 
 @pytest.mark.parametrize("rho", [0.03, 0.3])
 def test_none_is_found_where_none_is(rho, monkeypatch):
     """With chance .05 a game, or less: 17 or more of 60 with 4e-9."""
     process, y = drawn(rho, 60)
-    with_some = (choose(process, y).pairs >= 0).any(axis=1)
+    with_some = (process.choose(y).pairs >= 0).any(axis=1)
     assert with_some.sum() < 17
-    monkeypatch.setattr(choice, "BY_CHANCE", 1.0)  # a bound of any one pair's: scores above 2
-    assert (choose(process, y).pairs >= 0).any(axis=1).sum() >= 17
+    # A bound of any one pair's: scores above 2.
+    monkeypatch.setattr(process_module, "BY_CHANCE", 1.0)
+    assert (process.choose(y).pairs >= 0).any(axis=1).sum() >= 17
 
 
 def test_columns_turned_once_are_those_turned_each_time():
@@ -116,13 +116,11 @@ def test_columns_turned_once_are_those_turned_each_time():
     y[1] += 9 * process.signs[:, 2] * process.signs[:, 3]
     again, _ = drawn(0.1, 0)
     again._keeps = False
-    kept, anew = choose(process, y), choose(again, y)
+    kept, anew = process.choose(y), again.choose(y)
     np.testing.assert_array_equal(kept.rates, anew.rates)
     np.testing.assert_array_equal(kept.pairs, anew.pairs)
     assert (kept.pairs[1] >= 0).any()
-    for one, other in zip(
-        interactions(process, y, kept), interactions(again, y, anew), strict=True
-    ):
+    for one, other in zip(process.interactions(y, kept), again.interactions(y, anew), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
@@ -133,15 +131,15 @@ def test_pairs_with_one_column_share_what_they_have():
     rng = np.random.default_rng(3)
     signs = np.where(rng.random((80, 8)) < 0.5, -1.0, 1.0)
     signs[:, 2] = signs[:, 0]
-    process, y = Process(signs, True), (signs[:, 0] * signs[:, 1])[None]
+    process, y = EvenProcess(signs, True), (signs[:, 0] * signs[:, 1])[None]
     assert process.tells_apart  # by sizes alone
-    chosen = choose(process, y)
+    chosen = process.choose(y)
     assert (chosen.pairs == -1).all()
-    found = interactions(process, y, chosen)
+    found = process.interactions(y, chosen)
     place = {tuple(pair): 8 + m for m, pair in enumerate(process.pairs.tolist())}
     both = [place[0, 1], place[1, 2]]
-    np.testing.assert_allclose(found.means[0, both], 2.0, atol=0.1)  # of 4, which one would have
-    assert found.deviations[0, both].min() > 0.1  # and each is told to be unknown
+    np.testing.assert_allclose(found[0][0, both], 2.0, atol=0.1)  # of 4, which one would have
+    assert found[1][0, both].min() > 0.1  # and each is told to be unknown
 
 
 THREE = {(0, 1): 1.0, (2, 3): 1.0, (4, 5): -1.0}
@@ -152,10 +150,10 @@ def by_seeds(P: int, budget: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     v, truth = game(P, THREE, 0.0)
     ends, off, told = np.array([[False] * P, [True] * P]), [], []
     for seed in range(seeds):
-        state = pairs.init(P, SII, budget, seed)
-        state, new = pairs.step(state, pairs.units(P, SII, budget))
+        state = PairSampler().init(P, SII, budget, seed)
+        state, new = PairSampler().step(state, PairSampler().units(P, SII, budget))
         values = v(np.concatenate([ends, new]))[None, :, None]
-        found = pairs.result(state, values[:, 2:], values[:, 0], values[:, 1])
+        found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
         off.append(np.abs(found.values[0, P:, 0] - truth))
         told.append(found.std_errors[0, P:, 0])
     return np.stack(off), np.stack(told)
@@ -174,7 +172,7 @@ def test_two_pairs_are_not_taken_for_two_others(monkeypatch):
         return int(((off > 0.05) & (off > 30 * told)).any(axis=1).sum())
 
     assert surely_wrong() <= 1
-    monkeypatch.setattr(Process, "tells_apart", True)
+    monkeypatch.setattr(EvenProcess, "tells_apart", True)
     assert surely_wrong() > 1
 
 
@@ -194,18 +192,18 @@ def test_columns_that_hold_each_other_have_no_flat_priors():
     signs = np.where(rng.random((120, 9)) < 0.5, -1.0, 1.0)
     same = rng.random(120) < 0.5
     signs[same, 2], signs[~same, 3] = signs[same, 0], signs[~same, 1]
-    process = Process(signs, True)
+    process = EvenProcess(signs, True)
     four = [(0, 1), (2, 3), (0, 3), (1, 2)]
     y = sum(signs[:, i] * signs[:, j] for i, j in four)[None]
     lone = signs[:, 5] * signs[:, 6]
     y = np.concatenate([y, lone[None]])
-    chosen = choose(process, y)
+    chosen = process.choose(y)
     assert (chosen.pairs[0] == -1).all()
     assert process.pairs[chosen.pairs[1, 0]].tolist() == [5, 6]  # beside it, what is told apart
-    found = interactions(process, y, chosen)
+    found = process.interactions(y, chosen)
     place = {tuple(pair): 9 + m for m, pair in enumerate(process.pairs.tolist())}
-    np.testing.assert_allclose(found.means[0, [place[pair] for pair in four]], 4.0, atol=0.5)
-    np.testing.assert_allclose(found.means[1, place[5, 6]], 4.0, rtol=1e-9)
+    np.testing.assert_allclose(found[0][0, [place[pair] for pair in four]], 4.0, atol=0.5)
+    np.testing.assert_allclose(found[0][1, place[5, 6]], 4.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("P", "budget"), [(8, 250), (10, 1000), (12, 2500)])
@@ -214,9 +212,10 @@ def test_nearly_all_coalitions_of_a_game_of_pairs(P, budget, index):
     """The covariance of all coalitions has far fewer directions than rows at a small rate."""
     v, truth = game(P, {(0, 1): 1.0}, 0.1)
     own = INTERACTIONS[index]
-    state, new = pairs.step(pairs.init(P, own, budget, 0), pairs.units(P, own, budget))
+    sampler = PairSampler()
+    state, new = sampler.step(sampler.init(P, own, budget, 0), sampler.units(P, own, budget))
     ends = np.array([[False] * P, [True] * P])
     values = v(np.concatenate([ends, new]))[None, :, None]
-    found = pairs.result(state, values[:, 2:], values[:, 0], values[:, 1])
+    found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
     # Jitter lets 1e-9 of the variance go, 3e-5 of a size of 1.
     np.testing.assert_allclose(found.values[0, P:, 0], truth, rtol=0, atol=1e-4)

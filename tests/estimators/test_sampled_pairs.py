@@ -8,7 +8,7 @@ import sampled_games as games
 from often import some_slow
 
 import xaijax as xj
-from xaijax.estimators import pairs
+from xaijax.estimators.pairs import PairSampler
 from xaijax.players.index import named
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
 from xaijax.results.set_keys import all_of
@@ -25,9 +25,10 @@ def truth(table: np.ndarray, index) -> np.ndarray:
 
 def estimate(table: np.ndarray, index, budget: int, seed: int):
     P = len(table).bit_length() - 1
-    state, new = pairs.step(pairs.init(P, index, budget, seed), pairs.units(P, index, budget))
-    values = games.answers(table[None], pairs.masks(state, new))
-    return pairs.result(state, values, table[None, :1], table[None, -1:])
+    own = PairSampler()
+    state, new = own.step(own.init(P, index, budget, seed), own.units(P, index, budget))
+    values = games.answers(table[None], PairSampler().masks(state, new))
+    return PairSampler().result(state, values, table[None, :1], table[None, -1:])
 
 
 @pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
@@ -74,14 +75,14 @@ def test_players_that_change_nothing_have_no_pairs(index):
     P, table = 6, games.random_table(6)
     still = table[np.arange(1 << P) & ~0b100]
     moves = np.array([[True] * 6, [True, True, False, True, True, True]])
-    state, new = pairs.step(pairs.init(P, index, 40, 0), 20)
+    state, new = PairSampler().step(PairSampler().init(P, index, 40, 0), 20)
     both = np.stack([table, still])
     values = games.answers(both, new)
-    found = pairs.result(state, values, both[:, :1], both[:, -1:], moves)
+    found = PairSampler().result(state, values, both[:, :1], both[:, -1:], moves)
     with_it = [m for m, S in enumerate(all_of(P, 2)) if 2 in S and len(S) == 2]
     assert not found.values[1, with_it].any() and not found.std_errors[1, with_it].any()
     assert found.values[0, with_it].all()
-    alone = pairs.result(state, values[:1], both[:1, :1], both[:1, -1:])
+    alone = PairSampler().result(state, values[:1], both[:1, :1], both[:1, -1:])
     np.testing.assert_array_equal(found.values[0], alone.values[0])
 
 

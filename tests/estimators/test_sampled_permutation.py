@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
-from xaijax.estimators import permutation
+from xaijax.estimators.permutation import Permutation
 from xaijax.players.index import named
 from xaijax_kernels.games import sampling
 
@@ -22,9 +22,9 @@ INDICES = games.INDICES
 
 
 def drawn(P: int, index: str, budget: int, seed: int):
-    state = permutation.init(P, named(index), budget, seed)
-    state, cuts = permutation.step(state, permutation.units(P, named(index), budget))
-    return state, permutation.masks(state, cuts)
+    state = Permutation().init(P, named(index), budget, seed)
+    state, cuts = Permutation().step(state, Permutation().units(P, named(index), budget))
+    return state, Permutation().masks(state, cuts)
 
 
 def packed(masks: np.ndarray) -> list[bytes]:
@@ -34,13 +34,13 @@ def packed(masks: np.ndarray) -> list[bytes]:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 600), st.integers(0, 2**63), st.sampled_from(INDICES))
 def test_coalitions_are_distinct_and_within_the_budget(P, spare, seed, index):
-    budget = permutation.smallest_budget(P, named(index)) + spare
+    budget = Permutation().smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
     assert masks.dtype == bool and masks.shape == (state.asked, P)
     assert state.asked <= budget
     assert len(set(packed(masks))) == len(masks)
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()
-    assert 1 <= state.pairs <= permutation.units(P, named(index), budget)
+    assert 1 <= state.pairs <= Permutation().units(P, named(index), budget)
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -48,10 +48,10 @@ def test_coalitions_are_distinct_and_within_the_budget(P, spare, seed, index):
 def test_steps_and_budgets_nest(P, index):
     """Many steps ask what one step asks; a smaller budget asks the beginning of it."""
     whole, masks = drawn(P, index, 12 * P, seed=3)
-    state, parts = permutation.init(P, named(index), 12 * P, 3), []
+    state, parts = Permutation().init(P, named(index), 12 * P, 3), []
     for pairs in (1, 2, 2, 5, 1000):
-        state, new = permutation.step(state, pairs)
-        parts.append(permutation.masks(state, new))
+        state, new = Permutation().step(state, pairs)
+        parts.append(Permutation().masks(state, new))
     np.testing.assert_array_equal(np.concatenate(parts), masks)
     np.testing.assert_array_equal(state.places, whole.places)
     smaller, fewer = drawn(P, index, 8 * P, seed=3)
@@ -68,7 +68,7 @@ def test_values_are_the_mean_over_pairs_by_definition(P, index):
     table = games.random_table(P)
     v = {frozenset(S): table[sum(1 << i for i in S)] for S in subsets(P)}
     state, masks = drawn(P, index, 10 * P, seed=1)
-    got = permutation.result(
+    got = Permutation().result(
         state, games.answers(table[None], masks), table[None, :1], table[None, -1:]
     )
     if index == "shapley":
@@ -89,7 +89,7 @@ def test_cuts_and_keys_give_the_masks():
     """Prefixes, or neighbours, one by one; also above 128 players, where keys are hashes."""
     for P, index in itertools.product((7, 150), INDICES):
         state, masks = drawn(P, index, 6 * P, seed=0)
-        _, cuts = permutation.step(permutation.init(P, named(index), 6 * P, 0), 100)
+        _, cuts = Permutation().step(Permutation().init(P, named(index), 6 * P, 0), 100)
         for (pair, half, cut), mask in zip(cuts, masks, strict=True):
             if index == "shapley":
                 order = state.orders[pair][:: -1 if half else 1]
@@ -106,9 +106,9 @@ def test_bits_do_not_depend_on_the_other_rows(index):
     state, masks = drawn(8, index, 120, seed=0)
     values = np.concatenate([games.answers(tables, masks)] * 3, axis=2) * [1, 2, -3]
     empty, full = tables[:, :1] * [1, 2, -3], tables[:, -1:] * [1, 2, -3]
-    whole = permutation.result(state, values, empty, full)
+    whole = Permutation().result(state, values, empty, full)
     for rows in ([17], [250, 3], list(range(290))):
-        part = permutation.result(state, values[rows], empty[rows], full[rows])
+        part = Permutation().result(state, values[rows], empty[rows], full[rows])
         for a, b in zip(part, whole, strict=True):
             assert np.array_equal(a, b[rows])
 
@@ -145,17 +145,17 @@ def test_orders_are_uniform():
 
 def test_wide_inputs_need_no_masks():
     P = 20_000
-    state = permutation.init(P, named("shapley"), 4 * P, 0)
-    state, cuts = permutation.step(state, 2)
+    state = Permutation().init(P, named("shapley"), 4 * P, 0)
+    state, cuts = Permutation().step(state, 2)
     assert state.pairs == 2 and 2 * (P - 1) < len(cuts) <= 4 * (P - 1)
     weight = np.random.default_rng(0).normal(size=P)
-    values = (permutation.masks(state, cuts[:50]) @ weight)[None, :, None]
+    values = (Permutation().masks(state, cuts[:50]) @ weight)[None, :, None]
     prefix = np.stack([np.cumsum(weight[order]) for order in state.orders])
     back = weight.sum() - prefix
     pair, half, cut = cuts.T
     asked = np.where(half == 0, prefix[pair, cut - 1], back[pair, P - 1 - cut])[None, :, None]
     np.testing.assert_allclose(values, asked[:, :50], atol=1e-10)
-    got = permutation.result(state, asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
+    got = Permutation().result(state, asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
     np.testing.assert_allclose(got.values[0, :, 0], weight, atol=1e-9)
 
 
@@ -165,7 +165,7 @@ def test_an_error_of_zero_is_never_claimed_for_wrong_values(P, index):
     """With few players the pairs of a small budget may repeat one another: no spread, no error."""
     table = games.random_table(P)
     truth = games.truth(table, index)
-    for budget in range(permutation.smallest_budget(P, named(index)), 2**P - 2):
+    for budget in range(Permutation().smallest_budget(P, named(index)), 2**P - 2):
         for seed in range(60):
             got = games.estimate("permutation", index, budget, seed, table[None])
             wrong = np.abs(got.values[0, :, 0] - truth) > 1e-9

@@ -16,7 +16,7 @@ A = games.weights(P)
 X, DONORS = games.rows(9, P, "continuous", 1), games.rows(3, P, "continuous", 2)
 MODEL = xj.as_model(games.smooth, params=A)
 HOST = xj.as_model(lambda X: games.smooth_host(X, A), backend="host")
-METHODS = pytest.mark.parametrize("estimator", list(sampled_games.ESTIMATORS))
+METHODS = pytest.mark.parametrize("estimator", list(sampled_games.METHODS))
 INDICES = pytest.mark.parametrize("index", ["shapley", "banzhaf"])
 PAIRS = pytest.mark.parametrize("backend, index", [("jax", "shapley"), ("host", "banzhaf")])
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -116,7 +116,7 @@ def test_the_default_budget():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["auto", "exact", *sampled_games.ESTIMATORS])
+@pytest.mark.parametrize("estimator", ["auto", "exact", *sampled_games.METHODS])
 def test_a_budget_of_all_coalitions_is_exact_with_a_warning(estimator):
     exact = xj.Explainer(MODEL, DONORS, [range(16)], estimator="exact")(X, progress=False)
     for budget in (30, 31, 10**6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import games
 import jax.numpy as jnp
@@ -12,12 +13,17 @@ from progress_bar import Bar
 from scipy import stats
 
 import xaijax as xj
+from xaijax.estimators import driver
 from xaijax.methods.explainer import explainer as explainer_module
 
 P, BUDGET = 20, 200
 A = games.weights(P)
 METHODS = pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
+
+
+def test_the_type_of_estimator_names_every_method():
+    assert get_args(driver.EstimatorName) == ("auto", "exact", *driver.METHODS)
 
 
 def mixed(N: int, B: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

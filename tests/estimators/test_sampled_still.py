@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.estimators import kernel
+from xaijax.estimators.driver import METHODS
 from xaijax.estimators.permutation import _borrowed
 from xaijax.players.index import named
 
@@ -86,6 +86,7 @@ def least_squares(sets, y, weight, null, span):
 def test_the_fit_without_null_players_is_the_fit_with_their_values_held_at_zero(null):
     """P = 6, 12 pairs: fewer than P + 20, so that no columns of sizes are fitted beside."""
     rng, n, index = np.random.default_rng(3), 6, named("shapley")
+    kernel = METHODS["kernel"]
     state, masks = kernel.step(kernel.init(n, index, 30, 5), 15)
     values = rng.normal(size=(2, len(masks), 1))
     ends = rng.normal(size=(2, 2, 1))

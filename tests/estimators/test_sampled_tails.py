@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.estimators.result import FEWEST, heavy_tail
+from xaijax.estimators.estimator import FEWEST, heavy_tail
 
 P = 12
 RNG = np.random.default_rng(0)

@@ -10,12 +10,13 @@ import pytest
 import sampled_games as games
 
 import xaijax as xj
-from xaijax.estimators import pairs, unbiased_pairs
+from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
 from xaijax_kernels.games.interactions import of_tables
 
 SII, K_SII = INTERACTIONS["sii"], INTERACTIONS["k-sii"]
 P = 8
+UNBIASED = UnbiasedPairSampler()
 TABLE = games.random_table(P)
 
 
@@ -24,7 +25,7 @@ def truth(table: np.ndarray, index) -> np.ndarray:
     return of_tables(table[None, :, None], derivative_weights(index, 2, P))[0, :, 0]
 
 
-def estimate(table: np.ndarray, index, budget: int, seed: int, method=unbiased_pairs):
+def estimate(table: np.ndarray, index, budget: int, seed: int, method=UNBIASED):
     state, new = method.step(method.init(P, index, budget, seed), method.units(P, index, budget))
     values = games.answers(table[None], new)
     found = method.result(state, values, table[None, :1], table[None, -1:])
@@ -45,7 +46,7 @@ def test_the_mean_over_seeds_is_the_interaction():
     error: by chance beyond 6 with 28 * 1.5e-8 (t of 149 degrees), 4e-7 a run. The process alone,
     which is drawn towards 0, is past 15 there.
     """
-    for method, biased in ((unbiased_pairs, False), (pairs, True)):
+    for method, biased in ((UNBIASED, False), (PairSampler(), True)):
         errors, _ = drawn(method)
         z = np.abs(errors.mean(axis=0)) / (errors.std(axis=0, ddof=1) / math.sqrt(len(errors)))
         assert (z.max() > 6) == biased, z.max()
@@ -57,7 +58,7 @@ def test_standard_errors_are_the_deviations_over_seeds():
     in units of its own error; by chance beyond 6 with 1.5e-8. Without the correction for halves
     that are both known it is beyond (the squares told are then 0.76 of those seen).
     """
-    errors, told = drawn(unbiased_pairs)
+    errors, told = drawn(UNBIASED)
     more = (told**2 - errors**2).mean(axis=1)
     assert abs(more.mean()) / (more.std(ddof=1) / math.sqrt(len(more))) < 6
     less = (0.76 * told**2 - errors**2).mean(axis=1)
@@ -74,13 +75,13 @@ def test_all_coalitions_give_the_exact_values(index):
 
 def test_an_answer_is_the_same_whoever_is_beside_it():
     tables = np.random.default_rng(1).normal(size=(4, 1 << P))
-    state = unbiased_pairs.init(P, SII, 120, 0)
-    state, new = unbiased_pairs.step(state, unbiased_pairs.units(P, SII, 120))
+    state = UNBIASED.init(P, SII, 120, 0)
+    state, new = UNBIASED.step(state, UNBIASED.units(P, SII, 120))
     values, empty, full = games.answers(tables, new), tables[:, :1], tables[:, -1:]
-    together = unbiased_pairs.result(state, values, empty, full)
+    together = UNBIASED.result(state, values, empty, full)
     for n in range(len(tables)):
         one = slice(n, n + 1)
-        alone = unbiased_pairs.result(state, values[one], empty[one], full[one])
+        alone = UNBIASED.result(state, values[one], empty[one], full[one])
         np.testing.assert_array_equal(together.values[n], alone.values[0])
         np.testing.assert_array_equal(together.std_errors[n], alone.std_errors[0])
 

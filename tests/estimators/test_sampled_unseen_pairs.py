@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.estimators import large_pairs, pairs
+from xaijax.estimators import pairs
+from xaijax.estimators.pairs import PairSampler
 from xaijax.players.interaction_index import INTERACTIONS
 
 SII = INTERACTIONS["sii"]
@@ -47,9 +48,9 @@ def test_a_small_budget_is_told_once_with_the_one_that_is_enough():
 
 def test_each_instance_is_judged_by_what_it_was_asked():
     """It may have stopped early, or be exact."""
-    sought = large_pairs.looked_for(SII, P, 90, 0, np.array([0, 90, 0]))
+    sought = pairs.looked_for(SII, P, 90, 0, np.array([0, 90, 0]))
     np.testing.assert_array_equal(sought, [True, False, True])
-    assert large_pairs.looked_for(SII, P, 2000, 0, np.array([200, 2000])).all()
+    assert pairs.looked_for(SII, P, 2000, 0, np.array([200, 2000])).all()
 
 
 def test_unbiased_estimates_do_not_hang_on_it():
@@ -61,7 +62,9 @@ def test_unbiased_estimates_do_not_hang_on_it():
 @pytest.mark.parametrize("players", [8, 100, 300])
 def test_what_is_not_tried_is_sure(index, players):
     """From `SURELY` on nothing is drawn again to know."""
-    own, budget = INTERACTIONS[index], large_pairs.SURELY[0] * players + large_pairs.SURELY[1]
+    own, budget = INTERACTIONS[index], pairs.SURELY[0] * players + pairs.SURELY[1]
+    sampler = PairSampler()
     budget = min(budget, (1 << players) - 4)
-    state, _ = pairs.step(pairs.init(players, own, budget, 0), pairs.units(players, own, budget))
+    units = sampler.units(players, own, budget)
+    state, _ = sampler.step(sampler.init(players, own, budget, 0), units)
     assert state.process.tells_apart

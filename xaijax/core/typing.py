@@ -49,7 +49,6 @@ AnyModel: TypeAlias = Any
 Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame"
 Rows: TypeAlias = "ArrayLike | Frame"
 Progress: TypeAlias = "bool | None"
-Estimator: TypeAlias = Literal["auto", "exact", "permutation", "kernel", "gaussian-process"]
 # Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
 PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] | ArrayLike"
 # Of each instance: all outputs (None), the largest, or the one of this class label or number [N].

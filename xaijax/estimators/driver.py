@@ -1,7 +1,8 @@
 """The driver of the sampled estimators: coalitions shared by all instances, asked once.
 
-An `Estimator` says which coalitions come next and what their values give; here the game is asked,
-and with a rule each instance stops when what it was asked for is certain.
+An `Estimator` says which coalitions come next and what their values give. Here the game is asked,
+and with a rule each instance stops when what it was asked for is certain. A new estimator needs a
+file of its own, and its name in `METHODS` and `EstimatorName`.
 
 Letters: N instances, P players, C coalitions, K outputs.
 """
@@ -11,28 +12,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.estimators import gaussian_process, kernel, pairs, permutation, unbiased_pairs
-from xaijax.estimators.contenders import Ended, Further, contested
-from xaijax.estimators.estimator import Estimator
-from xaijax.estimators.result import Result
-from xaijax.estimators.stopping.rule import Look, Rule
+from xaijax.estimators.estimator import Estimator, Result
+from xaijax.estimators.gaussian_process import GaussianProcess
+from xaijax.estimators.kernel import Kernel
+from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
+from xaijax.estimators.permutation import Permutation
+from xaijax.estimators.race import RaceLimits, RaceResult, race
+from xaijax.estimators.stopping import Checkpoint, Rule
 from xaijax.games.game import Game
 from xaijax.games.planned import Planned, listed, walked
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
+# What `estimator=` takes: "auto", "exact" and the names of METHODS.
+EstimatorName: TypeAlias = Literal["auto", "exact", "permutation", "kernel", "gaussian-process"]
 METHODS: dict[str, Estimator] = {
-    "permutation": permutation,
-    "kernel": kernel,
-    "gaussian-process": gaussian_process,
+    "permutation": Permutation(),
+    "kernel": Kernel(),
+    "gaussian-process": GaussianProcess(),
 }
 # Of players, and of pairs of them.
-SAMPLERS: dict[str, Estimator] = {**METHODS, "pairs": pairs, "unbiased-pairs": unbiased_pairs}
+SAMPLERS: dict[str, Estimator] = {
+    **METHODS,
+    "pairs": PairSampler(),
+    "unbiased-pairs": UnbiasedPairSampler(),
+}
 # Roundings of an answer that two equal values may be apart: a model adds some hundred products, at
 # another place of a batch in another order, and errors of a unit each come to their square root.
 ROUNDINGS = 16
@@ -41,7 +50,7 @@ SILENT = 5e11  # operations of a core between two moves of the progress bar: som
 
 @dataclass
 class Sampled:
-    """What was sampled for n instances, float64."""
+    """The sampled values of n instances, float64."""
 
     values: np.ndarray  # [n, M, K], of players or of sets of them
     std_errors: np.ndarray  # [n, M, K]
@@ -59,28 +68,29 @@ class Sampled:
     @classmethod
     def empty(cls, n: int, M: int, K: int, stops: int) -> Sampled:
         """Before anything is asked; stops: checkpoints."""
+        zeros, whole = np.zeros, np.int64
         return cls(
-            np.zeros((n, M, K)),
-            np.zeros((n, M, K)),
-            np.zeros((n, K)),
-            np.zeros((n, K)),
-            np.zeros(n),
-            np.zeros(n, np.int64),
-            np.zeros(n),
-            np.zeros(n, np.int64),
-            np.zeros(n, bool),
-            np.full(n, stops),
-            np.zeros(n, np.int64),
-            np.zeros(n, bool),
+            values=zeros((n, M, K)),
+            std_errors=zeros((n, M, K)),
+            base=zeros((n, K)),
+            full=zeros((n, K)),
+            dof=zeros(n),
+            coalitions=zeros(n, whole),
+            span=zeros(n),
+            pairs=zeros(n, whole),
+            met=zeros(n, bool),
+            checks=np.full(n, stops),
+            whole=zeros(n, whole),
+            heavy=zeros(n, bool),
         )
 
     def part(self, start: int, end: int) -> Sampled:
-        """Some of the instances, as views: what is written there stands here."""
+        """Some of the instances, as views: what is written there is written here."""
         names = self.__dataclass_fields__
         return Sampled(**{name: getattr(self, name)[start:end] for name in names})
 
-    def take(self, left: np.ndarray, ended: Ended) -> None:
-        """What came of some of the instances `left` whose contenders alone were asked."""
+    def take(self, left: np.ndarray, ended: RaceResult) -> None:
+        """Writes what the race of some of the instances `left` gave."""
         at = left[ended.rows]
         self.values[at], self.std_errors[at] = ended.values, ended.std_errors
         self.coalitions[at], self.pairs[at] = ended.coalitions, ended.pairs
@@ -100,15 +110,15 @@ def refuse_undrawable(
     K: int = 1,
     given: bool = True,
 ) -> None:
-    """Raise MemoryPlanError for a budget whose coalitions cannot be held.
+    """Raises MemoryPlanError for a budget whose coalitions cannot be held.
 
-    K: outputs, one at least; given: False where nobody chose the budget.
+    K: outputs, one at least; given: False if nobody chose the budget.
     """
     memory, P = game.setting.max_memory, game.P
-    held = SAMPLERS[method].drawing(P, index, budget, K)[0]
+    held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
         other = ""
-        if method in METHODS and METHODS["permutation"].drawing(P, index, budget, K)[0] <= memory:
+        if method in METHODS and METHODS["permutation"].cost(P, index, budget, K).held <= memory:
             other = ", say estimator='permutation'"
         who = f"estimator={method!r}" if method in METHODS else "sampling of pairs"
         raise MemoryPlanError(
@@ -128,29 +138,29 @@ def sampled(
     seed: int,
     rule: Rule | None = None,
 ) -> Sampled:
-    """Sample the instances `rows` [n] of the game.
+    """Samples the instances `rows` [n] of the game.
 
-    rule: an instance stops at the first checkpoint where it is met. The checkpoints double the
+    rule: an instance stops at the first checkpoint at which it is met. The checkpoints double the
     number of pairs, or go half the way there, and do not depend on the data.
     """
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
     own = SAMPLERS[method]
-    drawn = _Drawn(own, game.P, index, budget, seed, rule.checks if rule else 0, game.walks)
+    drawn = _Drawn(game, own, index, budget, seed, rule.checks if rule else 0)
     together = _together(game, method, index, budget)
     # One array for all: parts that are joined at the end would be there twice.
     out = Sampled.empty(len(rows), own.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
-        stretch = rows[i : i + together]
-        _fill(out.part(i, i + len(stretch)), game, stretch, drawn, rule)
+        chunk = rows[i : i + together]
+        _fill(out.part(i, i + len(chunk)), game, chunk, drawn, rule)
     return out
 
 
 def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
-    """Instances that are asked, and then worked at, together."""
+    """How many instances are asked, and then worked at, together."""
     K = game.outputs
     fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
-    work = K * SAMPLERS[method].work(game.P, index, budget)
+    work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
     return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
 
@@ -163,10 +173,10 @@ def plan_sampled(
     seed: int,
     planned: Planned,
 ) -> None:
-    """Add what `sampled` asks for the instances `rows` [n] where none stops early."""
+    """Adds what `sampled` asks for the instances `rows` [n] if none stops early."""
     K = game.outputs
     refuse_undrawable(game, method, index, budget, K)
-    drawn = _Drawn(METHODS[method], game.P, index, budget, seed, 0, game.walks)
+    drawn = _Drawn(game, METHODS[method], index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
     for i in range(0, len(rows), together):
@@ -181,36 +191,31 @@ class _Drawn:
 
     def __init__(
         self,
+        game: Game,
         method: Estimator,
-        P: int,
         index: Index | InteractionIndex,
         budget: int,
         seed: int,
-        checks: int,
-        walks: bool,
+        checks: int = 0,
     ) -> None:
         """checks: while the number of units doubles; 0: one at the end."""
-        self.method, self.most = method, budget
-        units = method.units(P, index, budget)
-        least = method.first_stop(P)
+        self.method, self.most, self.seed = method, budget, seed
+        units, least = method.units(game.P, index, budget), method.first_stop(game.P)
         steps = [least << i for i in range(48)]
         if checks == 2:  # the half way, which is no further than the first of the next doubling
             steps = sorted([*steps, *(3 * step // 2 for step in steps)])
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
-        self.independent = method.independent()
-        # Of orders the coalitions of a few players are told apart; `index` is one of players then.
-        self.orders = method is permutation and getattr(index, "draws_orders", False)
-        self.seed = seed
-        self._state = method.init(P, index, budget, seed)
+        self.orders = method.scans_orders(index)
+        self.walks = self.orders and game.walks
+        self._state = method.init(game.P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
-        self.walks = walks and method.walks(index)
 
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
         """(state, what is new in it, whether it is the last) for each checkpoint.
 
-        `method.masks` makes coalitions of what is new, a part at a time; of orders that are walked,
-        never.
+        `method.masks` makes coalitions of what is new, a part at a time; orders that are scanned
+        need none.
         """
         for i, stop in enumerate(self.stops):
             if i == len(self._kept):
@@ -220,7 +225,7 @@ class _Drawn:
 
 
 def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> None:
-    """Write what as many instances as fit the memory with the values of their coalitions give."""
+    """Writes the results of as many instances as fit the memory with their coalitions' values."""
     n, K = len(rows), game.outputs
     left = np.arange(n)  # instances that go on
     moves = game.moves(rows)
@@ -245,7 +250,9 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
-        out.span[left] = _span(values, out.base[left])
+        low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
+        base = out.base[left]
+        out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
         out.pairs[left] = out.whole[left] = state.pairs
         if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
             rounded = resolution_of(game, out.base[left], out.span[left]) / (8 * ROUNDINGS)
@@ -253,18 +260,21 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
             out.heavy[left] = result.heavy & (errors > rounded)
         if rule is None:
             continue
-        own = partial(_estimates, state, values, *ends) if drawn.independent else None
+        own = partial(_estimates, drawn.method, state, values, *ends)
+        own = own if drawn.method.independent else None
         resolution = resolution_of(game, out.base[left], out.span[left])
-        low, high = _extremes(values, *ends)
-        look = Look(number, len(drawn.stops), state.pairs, result, low, high, resolution, own)
-        undecided = rule.undecided(look)
+        low = np.minimum(low, np.minimum(*ends)).min(axis=1)
+        high = np.maximum(high, np.maximum(*ends)).max(axis=1)
+        at = number, len(drawn.stops), state.pairs
+        check = Checkpoint(*at, result, low, high, resolution, own)
+        undecided = rule.undecided(check)
         goes_on = undecided.any(axis=1)
         out.met[left] = ~goes_on
         if drawn.orders and not last:
             stops = [s for s in drawn.steps if s > state.pairs]
-            further = Further(stops, drawn.most, values.shape[1], drawn.seed)
+            limits = RaceLimits(stops, drawn.most, values.shape[1], drawn.seed)
             own = rows[left], out.base[left]
-            for ended in contested(game, rule, look, undecided, *own, further):
+            for ended in race(game, rule, check, undecided, *own, limits):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():
@@ -273,21 +283,22 @@ def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule 
 
 
 def _estimates(
-    state: permutation.State,
+    method: Estimator,
+    state: Any,
     values: np.ndarray,
     empty: np.ndarray,
     full: np.ndarray,
     rows: slice,
     pairs: slice,
 ) -> np.ndarray:
-    """What each of these pairs alone says of some instances, [n, d, P, K]."""
+    """The values that each of some pairs alone gives to some instances, [n, d, P, K]."""
     base = empty[rows, None]
     table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
-    return permutation.estimates(state, table, pairs)
+    return method.estimates(state, table, pairs)
 
 
 def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """Differences of values that rounding of the answers may have made, float64 [n].
+    """The largest differences of values that rounding of answers may make, float64 [n].
 
     `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
     """
@@ -296,27 +307,11 @@ def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
     return ROUNDINGS * float(eps) * (np.abs(base).max(axis=1) + span)
 
 
-def _extremes(
-    values: np.ndarray, empty: np.ndarray, full: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest v(S) of each instance, [n] each; values [n, C, K]."""
-    low = np.minimum(values.min(axis=1, initial=np.inf), np.minimum(empty, full))
-    high = np.maximum(values.max(axis=1, initial=-np.inf), np.maximum(empty, full))
-    return low.min(axis=1), high.max(axis=1)
-
-
-def _span(values: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """The largest |v(S) - base| of each instance, [n]; values [n, C, K], base [n, K]."""
-    most = (values.max(axis=1, initial=-np.inf) - base).max(axis=1)
-    least = (values.min(axis=1, initial=np.inf) - base).min(axis=1)
-    return np.maximum(0.0, np.maximum(most, -least))
-
-
 class _Listed:
-    """Coalitions as bool [C, P], made when a part is asked for; the two ends come first."""
+    """Coalitions as bool [C, P], made when a part is requested; the two ends come first."""
 
     def __init__(self, method: Estimator, state: Any, new: np.ndarray, P: int, ends: bool) -> None:
-        """new: of which `method.masks` makes coalitions; ends: whether the two ends are listed."""
+        """new: what `method.masks` makes coalitions of; ends: whether the two ends are listed."""
         self._method, self._state, self._new = method, state, new
         self._ends = np.repeat([[False], [True]], P, axis=1)[: 2 * ends]
 
@@ -332,7 +327,7 @@ class _Listed:
 
 
 def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:
-    """Read the values of new coalitions off walks; [n, D, 2, P, K] -> [n, C, K].
+    """The values of new coalitions, read off walks; [n, D, 2, P, K] -> [n, C, K].
 
     cuts int32 [C, 3] as `permutation.step` gives them: (pair, half, size of the prefix of the order
     or of its reverse); first: the pair that is walked[:, 0]. The prefix of size s of the reverse is

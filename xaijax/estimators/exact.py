@@ -22,7 +22,7 @@ PIECE = 14  # log2 of the corners that are summed in one go, about
 
 
 class Estimate(NamedTuple):
-    """What an estimator hands over, float64."""
+    """The values of all instances, float64."""
 
     values: np.ndarray  # [N, P, K]
     base: np.ndarray  # [N, K], the value with everything replaced
@@ -30,11 +30,11 @@ class Estimate(NamedTuple):
     std_errors: np.ndarray | None  # like values; None: exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
     summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
-    fitted: bool = False  # whether each base is fitted, as an intercept is, and no mean of answers
+    fitted: bool = False  # whether each base is fitted, as an intercept is, not a mean of answers
 
 
 def _noise_errors(game: Game, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:
-    """Standard errors of a model declared random, like values; None for the others.
+    """Standard errors if the model is declared random, like values; else None.
 
     Every corner is one independent answer with the standard deviation that the probe found. With
     weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares()`, the sum of the squared
@@ -60,7 +60,7 @@ def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
 def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
     """Interactions of the instances `rows`; values [n, M, K] of sets of 1 to `of.order` players.
 
-    In closed form where there is one, else by pairs, see `by_pairs`; else by full tables.
+    They come in closed form if there is one, else by pairs (`by_pairs`), else by full tables.
     """
     if not by_pairs(game, of)[rows].all() and not in_closed_form(game, of):
         if game.probed.findings.noise is not None:
@@ -76,15 +76,14 @@ def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
 
 
 def in_closed_form(game: Game, of: OfSets) -> bool:
-    """Whether all interactions come without a model row but the whole ones, whatever differs;
-    probes the model.
-    """
+    """Whether all interactions come from full rows alone, whatever differs; probes the model."""
     return game.quantity.linear and not game.ways(Weights(of))[0].asks_hybrids
 
 
 def by_pairs(game: Game, of: OfSets) -> np.ndarray:
-    """Whose interactions may be summed pair by pair, bool [N]: the quantity is linear, and the
-    matrices of the instance's widest pair are no larger than LARGEST_MATRIX. The game was surveyed.
+    """Whether an instance's interactions may be summed pair by pair, bool [N]: the quantity is
+    linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX. The game was
+    surveyed.
     """
     widest, place = np.unique(game.largest, return_inverse=True)
     lows = [min(k, PIECE) for k in widest.tolist()]

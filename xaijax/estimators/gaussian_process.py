@@ -1,9 +1,9 @@
 """The kernel estimator with a Gaussian process as its control variate.
 
 The weighted regression of `kernel.py` takes all interactions of three players and more for noise.
-The process of `odd_process/` predicts them, each answer by the others alone. Its own values are
-known in closed form. So are those that the regression would make of its answers: what the two
-differ by is the noise of the regression in the process, and a share beta of it is taken out,
+`OddProcess` predicts them, each answer by the others alone. Its own values are known in closed
+form. So are those that the regression would make of its answers: what the two differ by is the
+noise of the regression in the process, and a share beta of it is taken out,
 
     phi = regression(v) + beta (phi(g) - regression(g)),
 
@@ -11,6 +11,13 @@ a control variate (Lavenberg and Welch 1981, "A perspective on the use of contro
 increase the efficiency of Monte Carlo simulations") whose parts are predicted across folds
 (Chernozhukov et al. 2018, "Double/debiased machine learning"). What g misses stays sampled. beta is
 the share, from 0 to 1, that leaves the least of the residuals.
+
+The pairs drawn are halved, every other one of each size. A half is predicted by a process whose
+rates the other half chose, so that nothing of an answer is in what predicts it. The process is at
+the whole other half, and at all but one of FOLDS parts of the own. With alpha = K^-1 y, what part I
+is off by is (K^-1)_II^-1 alpha_I, and the weights of the answers without it are alpha - (K^-1)_:I
+times that (Rasmussen and Williams 2006, "Gaussian processes for machine learning", section 5.4.2,
+for parts of one): one factorisation serves all parts.
 
 Several games make g, one for each part that is held out. Of a size of M pairs, D drawn, a part of
 b stands for the M - D + b that its game g_I has not seen. Averaged over the parts, what the
@@ -21,106 +28,106 @@ answers, and the process is at what the kernel's values leave over, which makes 
 since its variance of single players is flat: the bias is of the order of one over the pairs drawn,
 as that of a regression.
 
-Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn.
+Letters: N instances, P players, C coalitions asked, K outputs, D pairs drawn, E of them that a
+process is at.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
-from xaijax.estimators import kernel
-from xaijax.estimators.kernel import count, independent, init, masks, step, units, walks
-from xaijax.estimators.kernel_design import SINGLES_BELOW, SPARE, Design, total_pairs
-from xaijax.estimators.odd_process.covariance import Nodes, nodes_of
-from xaijax.estimators.odd_process.held_out import MOST, predicted
-from xaijax.estimators.odd_process.rates import BY, STEPS
-from xaijax.estimators.result import Result
+from xaijax.estimators.estimator import Result, SamplingCost, chunks
+from xaijax.estimators.kernel import (
+    SINGLES_BELOW,
+    SPARE,
+    Kernel,
+    KernelState,
+    Regression,
+    fits,
+    total_pairs,
+)
+from xaijax.estimators.process import (
+    BY,
+    NOISE,
+    STEPS,
+    Nodes,
+    OddProcess,
+    factor,
+    inverse_of,
+    nodes_of,
+)
 from xaijax.players.index import Index
-
-__all__ = [
-    "count",
-    "drawing",
-    "first_stop",
-    "independent",
-    "init",
-    "masks",
-    "result",
-    "smallest_budget",
-    "step",
-    "units",
-    "walks",
-    "work",
-]
 
 SMALLEST_SET = 3  # players of the interactions that the regression takes for noise
 # Share of an answer's size below which what the regression leaves over is rounding: nothing is
 # predicted then.
 ROUNDING = 1e-12
+FOLDS = 4  # of each half: the process that predicts has seen seven eighths of the pairs
+# Pairs that a process is at; the others are predicted by these. Its matrix is 128 MiB then.
+MOST = 4_096
 
 
-def smallest_budget(P: int, index: Index) -> int:
-    """The coalitions from which standard errors are known, and half of the pairs are more than the
-    players.
-    """
-    return min(2 * first_stop(P), 2 * total_pairs(P))
+class GaussianProcess(Kernel):
+    """The kernel estimator, minus what a process predicts of its noise."""
 
+    no_interactions = "its process is of sets of odd size"
+    reports_tails = False
 
-def first_stop(P: int) -> int:
-    """Pairs at the first checkpoint."""
-    return max(P + SPARE, -(-SINGLES_BELOW * P // 2))
+    def smallest_budget(self, P: int, index: Index) -> int:
+        """The coalitions from which standard errors are known, and half of the pairs are more than
+        the players.
+        """
+        return min(2 * self.first_stop(P), 2 * total_pairs(P))
 
+    def first_stop(self, P: int) -> int:
+        """Pairs at the first checkpoint."""
+        return max(P + SPARE, -(-SINGLES_BELOW * P // 2))
 
-def drawing(P: int, index: Index, budget: int, K: int) -> tuple[float, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws.
+    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
+        """The kernel's, and four matrices of the pairs that a process is at, for each answer at a
+        time: two factors, and the inverses by which rates are chosen, as measured. Small matrices
+        reach a part of a core's rate, and what is around them takes as long as 2e9 operations.
+        """
+        kernel, D = super().cost(P, index, budget, K), self.units(P, index, budget)
+        E, some = min(D, MOST), min(D // 2, max(BY, 2 * P))
+        rates = 12.0 * STEPS * some**2 * (some + 4.0 * P + 200)
+        each = 2e9 + rates + E**2 * (E + 4.0 * P + 200)
+        return SamplingCost(kernel.held + 32 * E**2 * _at_once(D), kernel.once, each)
 
-    Beside the kernel's: four matrices of the pairs that a process is at, for each answer at a time.
-    """
-    held, once = kernel.drawing(P, index, budget, K)
-    D = units(P, index, budget)
-    return held + 32 * min(D, MOST) ** 2 * _at_once(D), once
-
-
-def work(P: int, index: Index, budget: int) -> float:
-    """Two factors of such a matrix, and the inverses by which rates are chosen, as measured: small
-    matrices reach a part of a core's rate, and what is around them takes as long as 2e9 operations.
-    """
-    D = units(P, index, budget)
-    E, some = min(D, MOST), min(D // 2, max(BY, 2 * P))
-    rates = 12.0 * STEPS * some**2 * (some + 4.0 * P + 200)
-    return 2e9 + rates + E**2 * (E + 4.0 * P + 200)
-
-
-def result(
-    state: kernel.State,
-    values: np.ndarray,
-    empty: np.ndarray,
-    full: np.ndarray,
-    moves: np.ndarray | None = None,
-) -> Result:
-    """Values and standard errors; arguments as of `kernel.result`."""
-    found = kernel.result(state, values, empty, full, moves)._replace(heavy=None)
-    nodes = nodes_of(state.P, state.index.draws_orders)
-    answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
-    outputs = range(values.shape[2])
-    threads = _at_once(state.pairs)
-    # An answer's process is its own. Small matrices take longer in several threads each.
-    with one_thread_of_blas():
-        for pattern, rows, fit in kernel.fits(state, len(values), moves):
-            if pattern.sum() < SMALLEST_SET:
-                continue  # the regression is exact
-            of_answer = _Predicting(state, fit, pattern, nodes)
-            places = [(n, slice(None), k) for n in rows for k in outputs]
-            given = ((answers[at], found.values[at], found.std_errors[at]) for at in places)
-            corrected = in_order(lambda one, f=of_answer: f(*one), given, threads)
-            for at, better in zip(places, corrected, strict=True):
-                found.values[at], found.std_errors[at] = better
-    return found
+    def result(
+        self,
+        state: KernelState,
+        values: np.ndarray,
+        empty: np.ndarray,
+        full: np.ndarray,
+        moves: np.ndarray | None = None,
+    ) -> Result:
+        """Values and standard errors; arguments as of `Estimator.result`."""
+        found = super().result(state, values, empty, full, moves)._replace(heavy=None)
+        nodes = nodes_of(state.P, state.index.draws_orders)
+        answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
+        outputs = range(values.shape[2])
+        threads = _at_once(state.pairs)
+        # An answer's process is its own. Small matrices take longer in several threads each.
+        with one_thread_of_blas():
+            for pattern, rows, fit in fits(state, len(values), moves):
+                if pattern.sum() < SMALLEST_SET:
+                    continue  # the regression is exact
+                of_answer = _Predicting(state, fit, pattern, nodes)
+                places = [(n, slice(None), k) for n in rows for k in outputs]
+                given = ((answers[at], found.values[at], found.std_errors[at]) for at in places)
+                corrected = in_order(lambda one, f=of_answer: f(*one), given, threads)
+                for at, better in zip(places, corrected, strict=True):
+                    found.values[at], found.std_errors[at] = better
+        return found
 
 
 def _at_once(D: int) -> int:
-    """Answers whose processes are made beside each other: their matrices are no more than two of
-    the largest.
+    """How many answers have their processes made at the same time: their matrices are no more than
+    two of the largest.
     """
     return min(cores(), 2 * MOST**2 // min(max(D, 1), MOST) ** 2)
 
@@ -128,7 +135,9 @@ def _at_once(D: int) -> int:
 class _Predicting:
     """The answers of one instance and output; of instances whose same players move."""
 
-    def __init__(self, state: kernel.State, fit: Design, moves: np.ndarray, nodes: Nodes) -> None:
+    def __init__(
+        self, state: KernelState, fit: Regression, moves: np.ndarray, nodes: Nodes
+    ) -> None:
         self.fit, self.moves, self.sizes, self.nodes = fit, moves, state.sizes, nodes
         self.efficient = state.index.efficient
         everyone = np.ones((1, state.P), bool)
@@ -137,8 +146,8 @@ class _Predicting:
     def __call__(
         self, answers: np.ndarray, phi: np.ndarray, errors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(values, standard errors) [P]; the kernel's own, a beta of 0, where nothing is left to
-        predict and where rounding leaves the process no factor.
+        """(values, standard errors) [P]; the kernel's own, a beta of 0, if nothing is left to
+        predict or rounding leaves the process no factor.
 
         answers: [2 + 2 D], of a coalition and its complement in turn, of all players first; phi,
         errors: the kernel's.
@@ -161,7 +170,7 @@ class _Predicting:
         _, residual = self._regression(2 * size * game.pairs, 2 * size * game.ends)
         # A part is drawn from what its game has not seen. Of a size of which a share is drawn, the
         # part stands for the other share, and for the share drawn stands the game itself.
-        mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.whole
+        mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.mean
         regressed, _ = self._regression(2 * size * mixed, 2 * size * game.ends)
         weights = fit.variance.sum(axis=0)
         squares = float(weights @ residual**2)
@@ -179,3 +188,70 @@ class _Predicting:
         y = y - self.fit.shift * span
         gamma = self.fit.solve @ y + self.fit.full * span
         return gamma, y - self.fit.columns @ gamma
+
+
+class Predicted(NamedTuple):
+    """The mean of the games of both halves and all parts."""
+
+    pairs: np.ndarray  # [D], the odd part of each pair, by the games that have not seen it
+    mean: np.ndarray  # [D], by the mean of all the games
+    ends: float  # the odd part of (all, none), by the mean
+    values: np.ndarray  # [P], of the mean
+
+
+def folds(sizes: np.ndarray, count: int) -> np.ndarray:
+    """The part of each pair, int [D], from 0 to count - 1: by turns, in order of size."""
+    place = np.empty(len(sizes), np.int64)
+    place[np.argsort(sizes, kind="stable")] = np.arange(len(sizes))
+    return place % count
+
+
+def predicted(
+    signs: np.ndarray, odd: np.ndarray, even: np.ndarray | None, sizes: np.ndarray, nodes: Nodes
+) -> Predicted:
+    """What processes predict of odd parts [1 + D], of (all, none) first, of a size of about 1.
+
+    signs: [1 + D, P]; even: the even parts likewise, None if they are all alike; sizes: [D]. Pairs
+    come in the order in which they were drawn: the first ones are of all sizes.
+    """
+    E = min(len(sizes), MOST)
+    half = folds(sizes[:E], 2)
+    pairs, mean, values = np.zeros(len(odd)), np.zeros(len(odd)), np.zeros(signs.shape[1])
+    for number in range(2):
+        held, others = (np.flatnonzero(half == one) + 1 for one in (number, 1 - number))
+        by = np.append(0, others[: max(BY, 2 * signs.shape[1])])
+        process = OddProcess.likeliest(signs[by], odd[by], None if even is None else even[by])
+        at = np.concatenate([[0], others, held])
+        off, weights = _held_out(process, signs[at], odd[at], folds(sizes[held - 1], FOLDS))
+        pairs[held] = odd[held] - off[-len(held) :]
+        # (K + NOISE) weights = y - off / FOLDS, and the game is K weights.
+        mean[at] += (odd[at] - off / FOLDS - NOISE * weights) / 2
+        for some in chunks(len(odd) - E - 1, E):
+            rest = slice(E + 1 + some.start, E + 1 + some.stop)
+            mean[rest] += process.between(signs[rest], signs[at]) @ weights / 2
+        values += process.values(signs[at], weights, nodes) / 2
+    pairs[E + 1 :] = mean[E + 1 :]  # which no game has seen
+    return Predicted(pairs[1:], mean[1:], float(mean[0]), values)
+
+
+def _held_out(
+    process: OddProcess, signs: np.ndarray, y: np.ndarray, part: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """([E + 1]: what the last answers are off by, 0 of the others; the mean weights of the parts).
+
+    signs: [E + 1, P]; y: [E + 1]; part: int [H], of the last H answers. With K = L L^T, the last
+    corner of K^-1 is the inverse of that of L times its transpose.
+    """
+    from scipy.linalg import cho_solve  # noqa: PLC0415 - `import xaijax` loads no scipy
+
+    K = process.between(signs, signs)
+    K[np.diag_indices(len(K))] += NOISE
+    lower = factor(K)
+    alpha = cho_solve((lower, True), y)
+    first = len(y) - len(part)
+    inverse = inverse_of(lower[first:, first:])
+    off = np.zeros(len(y))
+    for number in np.unique(part):
+        own = np.flatnonzero(part == number)
+        off[first + own] = np.linalg.solve(inverse[np.ix_(own, own)], alpha[first + own])
+    return off, alpha - cho_solve((lower, True), off) / FOLDS

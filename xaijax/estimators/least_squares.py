@@ -3,7 +3,7 @@
 Wang (2019) computes the values of Algorithm 2 by the regression of Lundberg and Lee (2017, "A
 unified approach to interpreting model predictions", theorem 2) on all 2^P coalitions with an
 intercept, in which the empty and the full one have a large finite weight E instead of an infinite
-one. The result is Shapley's value but for a difference of order 1 / E, and so is efficiency.
+one. The result differs from Shapley's value, and from efficiency, by the order of 1 / E.
 
 Letters: N instances, P players, K outputs, E the end weight.
 """
@@ -27,7 +27,7 @@ def least_squares(
     end_weight: float,
     null: Sequence[int] = (),
 ) -> Estimate:
-    """The regression's coefficients for the instances `rows`; its intercept is the base value.
+    """Coefficients of the regression for the instances `rows`; its intercept is the base value.
 
     p: Shapley's weights of the game's players. null: places, among all P players, of those that
     the game leaves out since they change nothing; the table of all P repeats that of the game.

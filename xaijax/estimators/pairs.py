@@ -1,44 +1,74 @@
 """Sampled interactions of two players: a Gaussian process over coalitions, fitted to pairs of them.
 
-Coalitions are drawn, with their complements, by the kernel estimator, which gives the values of the
-players alone.
-Half the sum of v(S) and v(complement) holds what sets of even size add, alone: neither single
-players nor triples disturb it, of which the kernel's differences are made. A Gaussian process over
-coalitions (`process/`) gives the pairs by it; the few that are far larger than the others are
-measured beside it, each by itself.
+The kernel estimator draws coalitions with their complements, and gives the values of the players
+alone. Half the sum of v(S) and v(complement) holds what sets of even size add, alone: neither
+single players nor triples disturb it, of which the kernel's differences are made. `EvenProcess`
+gives the pairs by it; the few that are far larger than the others are measured beside it, each by
+itself.
 
-An estimate is the mean given the data, drawn towards 0 by what is not known yet; its standard error
-is the deviation given the data, which holds this shrinking. Both vanish for games of pairs once the
-data determine them. Measured on networks, forests and games of high order, at equal coalitions, it
-has a fraction of the error of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and permutations: `bench`, T30.
+An estimate of `PairSampler` is the mean given the data, shrunk towards 0 by what is not known yet;
+its standard error is the deviation given the data, which includes this shrinking. Both vanish for
+games of pairs once the data determine them. Measured on networks, forests and games of high order,
+at equal coalitions, it has a fraction of the error of KernelSHAP-IQ, SVARM-IQ, SHAP-IQ and
+permutations: `bench`, T30.
+
+`UnbiasedPairSampler` has no bias. A Shapley interaction is a sum over all coalitions of a known
+weight times the answer (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumagalli et al. 2023,
+"SHAP-IQ: unified approximation of any-order Shapley interactions", theorem 4.1). For a pair {i, j}
+and a coalition of size s the weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with
+none, where p(t) = 1 / ((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so that of complements only the
+even part y of their answers counts, half their sum, with twice the weight. The pairs of complements
+are halved: every other one of each size. One half fits the process, g. Of a size s with M
+coalitions, a in the first half and b in the second, the second half is a random b of the M - a
+others, whatever was seen in the first, so that
+
+    I(g) + sum over s of (M - a) * mean over the second half of 2 * weight * (y - g)
+
+has the interaction as its mean, also if g is far off (a control variate, with sample splitting as
+in Chernozhukov et al. 2018, "Double/debiased machine learning"). The halves change roles, and the
+two estimates are averaged. What g knows costs no variance; what it does not know is sampled. The
+standard error is that of the stratified means (Cochran 1977, "Sampling techniques", theorem 5.3) of
+all that was drawn.
+
+Large pairs are not looked for if the coalitions drawn may not tell two pairs from two others
+(`EvenProcess.tells_apart`). A single large pair then has the scale of all others. That is known
+from the draw alone, which is the same for all instances: `looked_for`.
 
 Letters: N instances, P players, C coalitions asked, D pairs drawn and the ends, K outputs.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from xaijax.estimators import kernel
-from xaijax.estimators.process.choice import choose
-from xaijax.estimators.process.posterior import HELD, RATES, interactions
-from xaijax.estimators.process.turned import DECIDE, KEEPS, TOGETHER, Process
-from xaijax.estimators.result import Result
+from xaijax.core import checks
+from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks, heavy_tail
+from xaijax.estimators.kernel import Kernel, KernelState
+from xaijax.estimators.process import DECIDE, HELD, KEEPS, RATES, TOGETHER, EvenProcess
 from xaijax.players.index import Index, named
 from xaijax.players.interaction_index import InteractionIndex
+from xaijax_kernels.games import sampling
 
-ROUNDS, COLUMNS = 8, 16  # of the search for large pairs, and their number: as on T30's models
+SEARCHES, COLUMNS = 8, 16  # for large pairs, and their number: as on T30's models
+# Coalitions a player from which each half has two of every size: a size has budget / P pairs, that
+# of P / 2 half as many.
+LEAST = 10
+# Coalitions a player, and beside them, from which large pairs are looked for whatever was drawn:
+# from half as many at most, for 4 to 1,000 players.
+SURELY = 4, 400
+STEP = 1.1  # from one budget that is tried to the next
 
 
 @dataclass(frozen=True)
-class State:
+class PairsState:
     """The pairs drawn so far, by the kernel estimator."""
 
     index: InteractionIndex
-    drawn: kernel.State
+    drawn: KernelState
 
     @property
     def pairs(self) -> int:
@@ -46,110 +76,132 @@ class State:
         return self.drawn.pairs
 
     @cached_property
-    def process(self) -> Process:
-        """At the coalitions drawn, the full one first."""
-        ends = np.ones((1, self.drawn.P), bool)
-        signs = np.where(np.concatenate([ends, self.drawn.sets]), 1.0, -1.0)
-        return Process(signs, _of_players(self.index).draws_orders)
+    def process(self) -> EvenProcess:
+        """The process at all coalitions drawn."""
+        return self._at(np.ones(self.pairs, bool))
+
+    @cached_property
+    def halves(self) -> list[tuple[np.ndarray, EvenProcess]]:
+        """(bool [D], the process at these) for the first half and for the second."""
+        half = every_other(self.drawn.sizes)
+        return [(own, self._at(own)) for own in (half, ~half)]
+
+    def _at(self, own: np.ndarray) -> EvenProcess:
+        """The process at the full coalition and some of those drawn, bool [D]."""
+        ends, sets = np.ones((1, self.drawn.P), bool), self.drawn.sets[own]
+        signs = np.where(np.concatenate([ends, sets]), 1.0, -1.0)
+        return EvenProcess(signs, _of_players(self.index).draws_orders)
 
 
 def _of_players(index: InteractionIndex) -> Index:
-    """The index whose values players alone have, but for what k-SII takes out of them."""
+    """The index of the players alone, before k-SII takes pairs out of its values."""
     return named(index.singles)
 
 
-def smallest_budget(P: int, index: InteractionIndex) -> int:
-    """The coalitions from which the players' values are determined."""
-    return kernel.smallest_budget(P, _of_players(index))
+class PairSampler(Estimator):
+    """Players by the kernel, pairs by the mean of the process."""
+
+    reports_tails = True
+    kernel = Kernel()
+
+    def smallest_budget(self, P: int, index: InteractionIndex) -> int:
+        """The coalitions from which the players' values are determined."""
+        return self.kernel.smallest_budget(P, _of_players(index))
+
+    def units(self, P: int, index: InteractionIndex, budget: int) -> int:
+        """How many pairs the budget allows."""
+        return self.kernel.units(P, _of_players(index), budget)
+
+    def first_stop(self, P: int) -> int:
+        """Pairs at the first checkpoint."""
+        return self.kernel.first_stop(P)
+
+    def cost(self, P: int, index: InteractionIndex, budget: int, K: int) -> SamplingCost:
+        """The kernel's, and matrices of the answers that decide, for each rate; some of all
+        answers, of the sets that are worked out together, and of the trends. An answer takes the
+        rates, scores of all pairs some times over, and its columns.
+        """
+        kernel = self.kernel.cost(P, _of_players(index), budget, K)
+        D = self.units(P, index, budget) + 1
+        decide = len(RATES) * min(D, DECIDE) ** 2
+        columns = 2 * min(KEEPS, D * self.count(P))
+        held = 8 * (decide + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD + columns)
+        each = 2.0 * (decide + 2.0 * D * D + (SEARCHES + COLUMNS) * D * P**2)
+        return SamplingCost(kernel.held + held, kernel.once, each)
+
+    def count(self, P: int) -> int:
+        """Sets of one and of two players."""
+        return P * (P + 1) // 2
+
+    def init(self, P: int, index: InteractionIndex, budget: int, seed: int) -> PairsState:
+        """Nothing drawn yet."""
+        return PairsState(index, self.kernel.init(P, _of_players(index), budget, seed))
+
+    def step(self, state: PairsState, pairs: int) -> tuple[PairsState, np.ndarray]:
+        """As of the kernel estimator; the new coalitions, bool [C_new, P]."""
+        drawn, new = self.kernel.step(state.drawn, pairs)
+        return replace(state, drawn=drawn), new
+
+    def result(
+        self,
+        state: PairsState,
+        values: np.ndarray,
+        empty: np.ndarray,
+        full: np.ndarray,
+        moves: np.ndarray | None = None,
+    ) -> Result:
+        """Players, then pairs, and their standard errors; values [N, M, K].
+
+        Arguments as of `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`
+        is that of the players' values: errors of pairs are posterior deviations, which no single
+        draw carries.
+        """
+        players = self.kernel.result(state.drawn, values, empty, full, moves)
+        # Half the sums of answers to complements, [N, D, K], of the two ends first.
+        y = (full + empty)[:, None], values[:, 0::2] + values[:, 1::2]
+        found, spread, dof, heavy = self._sums_and_pairs(state, np.concatenate(y, axis=1) / 2)
+        if dof is not None:
+            players = players._replace(dof=np.minimum(players.dof, dof))
+        if heavy is not None:
+            assert players.heavy is not None
+            players = players._replace(heavy=players.heavy | heavy)
+        return _joined(state.index, players, found, spread, moves)
+
+    def _sums_and_pairs(
+        self, state: PairsState, y: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """(estimates, standard errors [N, P + pairs, K], degrees of freedom [N, K], heavy tails
+        [N]) by even parts y [N, D, K]: the sums of all pairs with each player first, then the
+        pairs. None leaves the kernel's as they are.
+        """
+        rows = _answers_of(y)
+        means, deviations, freedom = state.process.interactions(rows, state.process.choose(rows))
+        found, spread = _by_instance(means, y), _by_instance(deviations, y)
+        return found, spread, freedom.reshape(len(y), -1), None
 
 
-def units(P: int, index: InteractionIndex, budget: int) -> int:
-    """How many pairs the budget allows."""
-    return kernel.units(P, _of_players(index), budget)
+class UnbiasedPairSampler(PairSampler):
+    """Players by the kernel, pairs by the process and the mean of what it leaves over."""
+
+    def smallest_budget(self, P: int, index: InteractionIndex) -> int:
+        """The coalitions from which every size is in both halves, twice."""
+        return min(LEAST * P, max(0, 2**P - 2))
+
+    def _sums_and_pairs(
+        self, state: PairsState, y: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """See `PairSampler`; degrees of freedom are the kernel's."""
+        found, variance = (np.zeros((len(y), self.count(state.drawn.P), y.shape[2])) for _ in "ab")
+        terms = []  # of both halves, [N, D]
+        for first, process in state.halves:
+            means, spread, squares = _corrected(state.drawn, y, first, process)
+            found += means / 2
+            variance += spread / 4
+            terms.append(squares)
+        return found, np.sqrt(variance), None, heavy_tail(np.concatenate(terms, axis=1))
 
 
-def drawing(P: int, index: InteractionIndex, budget: int, K: int) -> tuple[float, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws.
-
-    Beside the kernel's: matrices of the answers that decide, for each rate; some of all answers,
-    of the sets that are worked out together, and of the trends.
-    """
-    D = units(P, index, budget) + 1
-    some, rates = min(D, DECIDE), len(RATES)
-    held, once = kernel.drawing(P, _of_players(index), budget, K)
-    columns = 2 * min(KEEPS, D * count(P))
-    held += 8 * (rates * some**2 + D * (D * 7 + 3 * TOGETHER + 2 * P) + 5 * HELD + columns)
-    return held, once
-
-
-def work(P: int, index: InteractionIndex, budget: int) -> float:
-    """The rates, scores of all pairs some times over, what so many columns tell of the pairs."""
-    D = units(P, index, budget) + 1
-    rates = len(RATES) * min(D, DECIDE) ** 2
-    return 2.0 * (rates + 2.0 * D * D + (ROUNDS + COLUMNS) * D * P**2)
-
-
-def first_stop(P: int) -> int:
-    """Pairs at the first checkpoint."""
-    return kernel.first_stop(P)
-
-
-def independent() -> bool:
-    """The pairs are not: they are drawn without replacement, and fitted together."""
-    return False
-
-
-def walks(index: InteractionIndex) -> bool:
-    """No orders are drawn."""
-    return False
-
-
-def count(P: int) -> int:
-    """Sets of one and of two players."""
-    return P * (P + 1) // 2
-
-
-def init(P: int, index: InteractionIndex, budget: int, seed: int) -> State:
-    """Nothing drawn yet."""
-    return State(index, kernel.init(P, _of_players(index), budget, seed))
-
-
-def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
-    """As of the kernel estimator; the new coalitions, bool [C_new, P]."""
-    drawn, new = kernel.step(state.drawn, pairs)
-    return replace(state, drawn=drawn), new
-
-
-def masks(state: State, new: np.ndarray) -> np.ndarray:
-    """What `step` returns are the coalitions."""
-    return new
-
-
-def result(
-    state: State,
-    values: np.ndarray,
-    empty: np.ndarray,
-    full: np.ndarray,
-    moves: np.ndarray | None = None,
-) -> Result:
-    """Players, then pairs, and their standard errors; values [N, M, K].
-
-    `heavy` is that of the players' values: errors of pairs are posterior deviations, which no
-    single draw carries.
-
-    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: whether
-    a player changes anything, bool [N, P]; pairs with another are known to be 0. None: all do.
-    """
-    alone = kernel.result(state.drawn, values, empty, full, moves)
-    y = even_parts(values, empty, full)
-    rows = answers_of(y)
-    found = interactions(state.process, rows, choose(state.process, rows))
-    dof = np.minimum(alone.dof, found.freedom.reshape(alone.dof.shape))
-    means, deviations = by_instance(found.means, y), by_instance(found.deviations, y)
-    return joined(state.index, alone._replace(dof=dof), means, deviations, moves)
-
-
-def joined(
+def _joined(
     index: InteractionIndex,
     players: Result,
     found: np.ndarray,
@@ -167,7 +219,7 @@ def joined(
         known = ~(moves[:, i] & moves[:, j])
         pairs[known], pair_errors[known] = 0.0, 0.0
         spread[:, :P][~moves] = 0.0
-    if index.efficient:  # n-Shapley values of order 2: a player less half of its pairs
+    if index.efficient:  # n-Shapley values of order 2: a player minus half of its pairs
         for end in (i, j):
             np.subtract.at(alone.swapaxes(0, 1), end, pairs.swapaxes(0, 1) / 2)
         errors = np.sqrt(errors**2 + spread[:, :P] ** 2 / 4)
@@ -179,16 +231,149 @@ def joined(
     )
 
 
-def answers_of(y: np.ndarray) -> np.ndarray:
+def _answers_of(y: np.ndarray) -> np.ndarray:
     """The answers one by one, [N K, D], of y [N, D, K]."""
     return np.moveaxis(y, 2, 1).reshape(-1, y.shape[1])
 
 
-def by_instance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _by_instance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[N, ..., K] of what was found for the answers of y one by one, [N K, ...]."""
     return np.moveaxis(found.reshape(len(y), y.shape[2], -1), 1, 2)
 
 
-def even_parts(values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> np.ndarray:
-    """Half the sums of answers to complements, [N, D, K], of the two ends first."""
-    return np.concatenate([(full + empty)[:, None], values[:, 0::2] + values[:, 1::2]], axis=1) / 2
+def every_other(sizes: np.ndarray) -> np.ndarray:
+    """Every other pair of each size, bool [D]."""
+    order = np.argsort(sizes, kind="stable")
+    place = np.empty(len(sizes), np.int64)
+    starts = np.searchsorted(sizes[order], sizes[order])
+    place[order] = np.arange(len(sizes)) - starts
+    return place % 2 == 0
+
+
+def _corrected(
+    drawn: KernelState, y: np.ndarray, first: np.ndarray, process: EvenProcess
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs;
+    and what each draw of the second half adds to the variances of all pairs, [N, b].
+
+    y: even parts [N, 1 + D, K], of the two ends first; first: bool [D], the half that the process
+    is at.
+    """
+    second = ~first
+    rows = _answers_of(y[:, np.concatenate([[True], first])])
+    chosen = process.choose(rows)
+    means = _by_instance(process.interactions(rows, chosen)[0], y)
+    signs = np.where(drawn.sets[second], 1.0, -1.0)
+    left = y[:, 1:][:, second] - _by_instance(process.expected(rows, chosen, signs), y)
+    variance, terms = np.zeros_like(means), np.zeros(left.shape[:2])
+    sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
+    for s in np.unique(sizes).tolist():
+        own, a = sizes == s, int((drawn.sizes[first] == s).sum())
+        for some in chunks(len(y), drawn.P**2 * y.shape[2]):
+            more, spread = _of_size(sets[own], left[some][:, own], s, drawn.P, a)
+            means[some] += more
+            variance[some] += spread
+        residuals = left[:, own] - left[:, own].mean(axis=1)[:, None]
+        terms[:, own] = _share_of_draws(s, drawn.P, a, int(own.sum())) * (residuals**2).sum(axis=2)
+    return means, variance, terms
+
+
+def _weights(s: int, P: int) -> tuple[float, float, float]:
+    """M times twice the weight of a coalition of size s with both, one, none of {i, j}."""
+    times = 1.0 if 2 * s == P else 2.0  # of P / 2 players both complements are of this size
+    both = times * P / (s * (s - 1)) if s > 1 else 0.0
+    one = -times * P / (s * (P - s))
+    none = times * P / ((P - s) * (P - s - 1)) if P - s > 1 else 0.0
+    return both, one, none
+
+
+def _share_of_draws(s: int, P: int, a: int, b: int) -> float:
+    """By what a squared residual of size s counts in the variances of all pairs together."""
+    M = sampling.pairs_of_size(P, s)
+    if a + b >= M or b < 2:
+        return 0.0
+    both, one, none = _weights(s, P)
+    sets = math.comb(s, 2) * both**2 + s * (P - s) * one**2 + math.comb(P - s, 2) * none**2
+    return (1 - (a + b) / M) * sets / (b * (b - 1))
+
+
+def _of_size(
+    sets: np.ndarray, left: np.ndarray, s: int, P: int, a: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the coalitions of size s add, and its variance; [N, P + pairs, K].
+
+    sets: [b, P] of 0 and 1; left: [N, b, K], what the process leaves over of their answers; a: how
+    many of their size are in the first half.
+    """
+    M = sampling.pairs_of_size(P, s)
+    b = len(sets)
+    share = float(1 - a / M)  # of the size, not seen by the process
+    both, one, none = _weights(s, P)
+    with_it, without = (s - 1) * both + (P - s) * one, s * one + (P - s - 1) * none
+    i, j = np.triu_indices(P, 1)
+
+    def summed(r: np.ndarray, power: int) -> np.ndarray:
+        """Sum over coalitions of r [N, b, K] times their weights to a power."""
+        w2, w1, w0, u, v = (w**power for w in (both, one, none, with_it, without))
+        rows = np.ascontiguousarray(np.moveaxis(r, 2, 1))  # [N, K, b], whatever N is
+        total, held = rows.sum(axis=2), rows @ sets
+        joint = (rows[..., None, :] * sets.T) @ sets
+        of_pairs = (w2 - 2 * w1 + w0) * joint[..., i, j]
+        of_pairs += (w1 - w0) * (held[..., i] + held[..., j]) + w0 * total[..., None]
+        of_players = u * held + v * (total[..., None] - held)
+        return np.moveaxis(np.concatenate([of_players, of_pairs], axis=2), 1, 2)
+
+    mean = summed(left, 1) / b
+    if a + b >= M:  # every coalition of the size is known
+        return share * mean, np.zeros_like(mean)
+    if b < 2:
+        return share * mean, np.full_like(mean, np.nan)
+    square = np.maximum(0.0, summed(left**2, 2) / b - mean**2) * b / (b - 1)
+    # Both halves are known when the estimates are averaged: the error is that of the mean of the
+    # a + b drawn against that of the M - a - b others, (M - a - b) M square / (a + b) in all.
+    return share * mean, (1 - (a + b) / M) * square / b
+
+
+def looked_for(
+    index: InteractionIndex, P: int, budget: int, seed: int, coalitions: np.ndarray
+) -> np.ndarray:
+    """For which instances large pairs are looked for, bool [N].
+
+    coalitions: int [N], what each was asked of the budget; 0: it is exact.
+    """
+    asked, place = np.unique(coalitions, return_inverse=True)
+    sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in asked.tolist()]
+    return np.array(sought, bool)[place]
+
+
+def enough(index: InteractionIndex, P: int, seed: int, C: int) -> int:
+    """About the smallest budget above C by which they are; all coalitions, if need be."""
+    most = (1 << P) - 2
+    while C < most and not _told_apart(index, P, C, seed, C):
+        C = max(C + 2, int(C * STEP))
+    return min(most, -(-C // 10) * 10)
+
+
+def warn_not_looked_for(
+    index: InteractionIndex, P: int, seed: int, coalitions: np.ndarray, sought: np.ndarray
+) -> None:
+    """Warns of instances whose large pairs were not looked for, if there are some."""
+    lacking = int((~sought).sum())
+    if lacking:
+        C = int(coalitions[~sought].max())
+        checks.warn(
+            f"{lacking:,} of {len(sought):,} instances were asked {C:,} coalitions of {P:,} "
+            "players, so few that they may not tell two pairs from two others: no pair that is far "
+            "larger than the others was looked for. A single large pair is drawn towards 0, and "
+            f"its interval may miss it. Raise budget= to about {enough(index, P, seed, C):,}, or "
+            f"say unbiased=True, which needs budget={LEAST * P:,} at least."
+        )
+
+
+def _told_apart(index: InteractionIndex, P: int, budget: int, seed: int, C: int) -> bool:
+    if C >= SURELY[0] * P + SURELY[1]:
+        return True
+    sampler = PairSampler()
+    units = min(C // 2, sampler.units(P, index, budget))
+    state, _ = sampler.step(sampler.init(P, index, budget, seed), units)
+    return state.process.tells_apart

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from xaijax.estimators.result import Result, heavy_tail, stretches
+from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks, heavy_tail
 from xaijax.players.index import Index
 from xaijax_kernels.games import sampling
 
@@ -30,7 +30,7 @@ LEAST_PAIRS = 8  # at the first checkpoint
 
 
 @dataclass(frozen=True)
-class State:
+class PermutationState:
     """The pairs drawn so far. `places` 0 is empty, 1 is full, 2 + c is the c-th coalition asked."""
 
     P: int
@@ -54,121 +54,220 @@ class State:
         return len(self.places)
 
 
-def smallest_budget(P: int, index: Index) -> int:
-    """The coalitions of one pair."""
-    return min(_cost(P, index), 2**P - 2)
+class Permutation(Estimator):
+    """Antithetic pairs of permutations, or of coalitions with their neighbours."""
 
+    # Each pair is drawn without a look at the others, and the values are their mean.
+    independent = True
+    no_interactions = "of the coalitions of an order few tell of a pair"
+    reports_tails = True
 
-def units(P: int, index: Index, budget: int) -> int:
-    """No more pairs than this are drawn.
+    def smallest_budget(self, P: int, index: Index) -> int:
+        """The coalitions of one pair."""
+        return min(_cost(P, index), 2**P - 2)
 
-    As many as fit the budget, were all their coalitions new; from ENOUGH on up to REREAD times as
-    many, while what they meet anew fits. Below, a number that depends on what is met again would
-    choose among orders: the last pairs would all repeat the first, and show no spread.
-    """
-    if P == 1:
-        return 2
-    pairs = max(1, budget // _cost(P, index))
-    return pairs if pairs < ENOUGH else REREAD * pairs
+    def units(self, P: int, index: Index, budget: int) -> int:
+        """The most pairs that are drawn.
+
+        As many as fit the budget, were all their coalitions new; from ENOUGH on up to REREAD times
+        as many, while what they meet anew fits. Below, a number that depends on what is met again
+        would choose among orders: the last pairs would all repeat the first, and show no spread.
+        """
+        if P == 1:
+            return 2
+        pairs = max(1, budget // _cost(P, index))
+        return pairs if pairs < ENOUGH else REREAD * pairs
+
+    def first_stop(self, P: int) -> int:
+        """Pairs at the first checkpoint: intervals from fewer are wild."""
+        return LEAST_PAIRS
+
+    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
+        """Each coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to
+        335 bytes as measured, and up to 100 for each output; about a microsecond.
+        """
+        count = min(budget, 2**P - 2)
+        return SamplingCost(count * (340 + 100 * K), 3e4 * count, 10.0 * count)
+
+    def scans_orders(self, index: Index) -> bool:
+        """Whether orders are drawn."""
+        return index.draws_orders
+
+    def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
+        """Nothing drawn yet."""
+        total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
+        return PermutationState(
+            P,
+            index,
+            budget,
+            seed,
+            np.zeros((0, P), np.int32),
+            np.zeros((0, P), bool),
+            np.zeros((0, 2, P + 1), np.int32),
+            {bytes(16): 0, total.tobytes(): 1},
+            False,
+        )
+
+    def step(self, state: PermutationState, pairs: int) -> tuple[PermutationState, np.ndarray]:
+        """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
+
+        Returns the coalitions not asked before as cuts, of which `masks` makes them: int32 [C_new,
+        3], (pair, 0 or 1 for its second half, size of the prefix of the order or of the reversed
+        order). For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
+        """
+        P, first = state.P, state.pairs
+        stop = min(pairs, self.units(P, state.index, state.budget))
+        if state.used_up or stop <= first:
+            return state, np.zeros((0, 3), np.int32)
+        draw = sampling.orders if state.index.draws_orders else sampling.coalitions
+        drawn = draw(state.seed, P, first, stop)
+        table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
+        seen, places, cuts, used_up = dict(state.seen), [], [], False
+        for d, one in enumerate(drawn, start=first):
+            half = (
+                _prefix_keys(table, one)
+                if state.index.draws_orders
+                else _neighbour_keys(table, one)
+            )
+            other = half ^ total(table)
+            both = np.stack([half, other[::-1] if state.index.draws_orders else other])
+            keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
+            new = dict.fromkeys(key for key in keys if key not in seen)
+            if len(seen) - 2 + len(new) > state.budget:
+                used_up = True
+                break
+            seen.update(zip(new, range(len(seen), len(seen) + len(new)), strict=True))
+            place = np.fromiter(map(seen.__getitem__, keys), np.int32, len(keys))
+            # The new ones have the highest places, in the order in which `keys` first has them.
+            where = np.unique(place, return_index=True)[1]
+            where = where[len(where) - len(new) :]
+            cuts.append(
+                np.stack([np.full(len(where), d), where // (P + 1), where % (P + 1)], axis=1)
+            )
+            places.append(place.reshape(2, P + 1))
+        drawn = drawn[: len(places)]
+        new_state = replace(
+            state,
+            orders=np.concatenate([state.orders, drawn])
+            if state.index.draws_orders
+            else state.orders,
+            sets=state.sets if state.index.draws_orders else np.concatenate([state.sets, drawn]),
+            places=np.concatenate([state.places, *(p[None] for p in places)]),
+            seen=seen,
+            used_up=used_up,
+        )
+        asked = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
+        return new_state, asked
+
+    def masks(self, state: PermutationState, cuts: np.ndarray) -> np.ndarray:
+        """The coalitions of these (pair, half, cut), or of a part of them; bool [C, P]."""
+        pair, half, cut = cuts.astype(np.int64).T
+        if state.index.draws_orders:
+            # In the reverse a player's place is P - 1 - rank, less than the cut where rank >= P -
+            # cut.
+            threshold = np.where(half == 1, state.P - cut, cut)[:, None]
+            out = np.empty((len(cuts), state.P), bool)
+            starts = np.flatnonzero(np.diff(pair, prepend=-1))
+            # One pair at a time: its ranks for each of its coalitions would be four times the
+            # masks.
+            for first, last in pairwise([*starts, len(cuts)]):
+                rank = np.argsort(state.orders[pair[first]])
+                np.less(rank, threshold[first:last], out=out[first:last])
+            out ^= (half == 1)[:, None]
+            return out
+        out = state.sets[pair] ^ (half[:, None] == 1)
+        flipped = np.flatnonzero(cut)
+        out[flipped, cut[flipped] - 1] ^= True
+        return out
+
+    def result(
+        self,
+        state: PermutationState,
+        values: np.ndarray,
+        empty: np.ndarray,
+        full: np.ndarray,
+        moves: np.ndarray | None = None,
+    ) -> Result:
+        """The mean over pairs, and its standard error from the spread of the pairs' estimates.
+
+        values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves:
+        whether a player changes anything, bool [N, P]; the values of others are known to be 0.
+        None: all do.
+        """
+        N, _, K = values.shape
+        P, D = state.P, state.pairs
+        moves = np.ones((N, P), bool) if moves is None else moves
+        phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
+        heavy = np.zeros(N, bool)
+        spread = D > 1 and not _all_alike(state)
+        # Some eight arrays as large as a chunk's values are alive at once, and stay in the cache of
+        # a core. But what is done pair by pair should find 8,192 numbers, or its calls take the
+        # time.
+        C = values.shape[1]
+        for rows in chunks(N, max(C, min(8 * C, 128 * P)) * K):
+            # From v - v(empty), so that rounding is relative to the span and not to the level.
+            ends = np.stack([empty[rows], full[rows]], axis=1)
+            table = np.concatenate([ends, values[rows]], axis=1)
+            table -= ends[:, :1]
+            # Added pair after pair: an instance's bits do not depend on the others in the call.
+            block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
+            blocks = [slice(d, d + block) for d in range(0, D, block)]
+            last = np.zeros((0, 0))
+            for pairs in blocks:
+                last = self.estimates(state, table, pairs)
+                for d in range(last.shape[1]):
+                    phi[rows] += last[:, d]
+            phi[rows] /= D
+            still = ~moves[rows]
+            if state.index.efficient:
+                # A model may round equal hybrids in two ways, by their places in a batch. What
+                # still players had of that goes to the others, so that the sum stays what it was.
+                stray = np.where(still[:, :, None], phi[rows], 0.0).sum(axis=1, keepdims=True)
+                phi[rows] += stray / np.maximum(1, moves[rows].sum(axis=1))[:, None, None]
+            phi[rows][still] = 0.0
+            if not spread:
+                errors[rows][still] = 0.0
+                continue
+            second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
+            terms = np.empty((len(table), D))
+            for pairs in blocks:
+                found = last if len(blocks) == 1 else self.estimates(state, table, pairs)
+                squares = (found - phi[rows][:, None]) ** 2
+                moving = np.where(still[:, None, :, None], 0.0, squares)
+                terms[:, pairs] = moving.sum(axis=(2, 3))
+                for d in range(squares.shape[1]):
+                    second += squares[:, d]
+                    fourth += squares[:, d] ** 2
+            second[still], fourth[still] = 0.0, 0.0
+            variance, dof[rows] = _borrowed(second, fourth, D, moves[rows])
+            errors[rows] = np.sqrt(variance / D)
+            heavy[rows] = heavy_tail(terms)
+        return Result(phi, errors, dof, heavy)
+
+    def estimates(self, state: PermutationState, table: np.ndarray, pairs: slice) -> np.ndarray:
+        """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
+
+        table: v of the empty, the full, and all coalitions asked, less v of the empty one.
+        """
+        first = np.take(table, state.places[pairs, 0], axis=1)
+        second = np.take(table, state.places[pairs, 1], axis=1)
+        if state.index.draws_orders:
+            # Player order[s] joins the prefix of size s; in the reverse it joins that of size
+            # P-1-s.
+            rank = np.argsort(state.orders[pairs], axis=1)
+            both = np.diff(first, axis=2)
+            both += np.diff(second, axis=2)[:, :, ::-1]
+            both /= 2
+            # By one list of places: `take_along_axis` makes one for each instance.
+            at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
+            listed = both.reshape(len(both), rank.size, both.shape[3])
+            return listed.take(at, axis=1).reshape(both.shape)
+        sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
+        return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))
 
 
 def _cost(P: int, index: Index) -> int:
     return 2 * (P - 1) if index.draws_orders else 2 * (P + 1)
-
-
-def drawing(P: int, index: Index, budget: int, K: int) -> tuple[int, float]:
-    """(bytes on the host, operations of a core) of all that a budget draws.
-
-    A coalition is a key of 16 bytes in a dict, a place and a row of three numbers: 175 to 335 bytes
-    as measured, and up to 100 for each output; about a microsecond.
-    """
-    count = min(budget, 2**P - 2)
-    return count * (340 + 100 * K), 3e4 * count
-
-
-def work(P: int, index: Index, budget: int) -> float:
-    """A few for each coalition."""
-    return 10.0 * min(budget, 2**P - 2)
-
-
-def independent() -> bool:
-    """The pairs are: each is drawn without a look at the others, and the values are their mean."""
-    return True
-
-
-def init(P: int, index: Index, budget: int, seed: int) -> State:
-    """Nothing drawn yet."""
-    total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
-    return State(
-        P,
-        index,
-        budget,
-        seed,
-        np.zeros((0, P), np.int32),
-        np.zeros((0, P), bool),
-        np.zeros((0, 2, P + 1), np.int32),
-        {bytes(16): 0, total.tobytes(): 1},
-        False,
-    )
-
-
-def count(P: int) -> int:
-    """Players."""
-    return P
-
-
-def first_stop(P: int) -> int:
-    """Pairs at the first checkpoint: intervals from fewer are wild."""
-    return LEAST_PAIRS
-
-
-def walks(index: Index) -> bool:
-    """Whether orders are drawn, which a first layer may walk."""
-    return index.draws_orders
-
-
-def step(state: State, pairs: int) -> tuple[State, np.ndarray]:
-    """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
-
-    Returns the coalitions not asked before as cuts, of which `masks` makes them: int32 [C_new, 3],
-    (pair, 0 or 1 for its second half, size of the prefix of the order or of the reversed order).
-    For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
-    """
-    P, first = state.P, state.pairs
-    stop = min(pairs, units(P, state.index, state.budget))
-    if state.used_up or stop <= first:
-        return state, np.zeros((0, 3), np.int32)
-    draw = sampling.orders if state.index.draws_orders else sampling.coalitions
-    drawn = draw(state.seed, P, first, stop)
-    table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
-    seen, places, cuts, used_up = dict(state.seen), [], [], False
-    for d, one in enumerate(drawn, start=first):
-        half = _prefix_keys(table, one) if state.index.draws_orders else _neighbour_keys(table, one)
-        other = half ^ total(table)
-        both = np.stack([half, other[::-1] if state.index.draws_orders else other])
-        keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
-        new = dict.fromkeys(key for key in keys if key not in seen)
-        if len(seen) - 2 + len(new) > state.budget:
-            used_up = True
-            break
-        seen.update(zip(new, range(len(seen), len(seen) + len(new)), strict=True))
-        place = np.fromiter(map(seen.__getitem__, keys), np.int32, len(keys))
-        # The new ones have the highest places, in the order in which `keys` first has them.
-        where = np.unique(place, return_index=True)[1]
-        where = where[len(where) - len(new) :]
-        cuts.append(np.stack([np.full(len(where), d), where // (P + 1), where % (P + 1)], axis=1))
-        places.append(place.reshape(2, P + 1))
-    drawn = drawn[: len(places)]
-    new_state = replace(
-        state,
-        orders=np.concatenate([state.orders, drawn]) if state.index.draws_orders else state.orders,
-        sets=state.sets if state.index.draws_orders else np.concatenate([state.sets, drawn]),
-        places=np.concatenate([state.places, *(p[None] for p in places)]),
-        seen=seen,
-        used_up=used_up,
-    )
-    asked = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
-    return new_state, asked
 
 
 def _prefix_keys(table: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -182,89 +281,7 @@ def _neighbour_keys(table: np.ndarray, members: np.ndarray) -> np.ndarray:
     return np.concatenate([own[None], own ^ table])
 
 
-def masks(state: State, cuts: np.ndarray) -> np.ndarray:
-    """The coalitions of these (pair, half, cut); bool [C, P]. A driver may take them in parts."""
-    pair, half, cut = cuts.astype(np.int64).T
-    if state.index.draws_orders:
-        # In the reverse a player's place is P - 1 - rank, less than the cut where rank >= P - cut.
-        threshold = np.where(half == 1, state.P - cut, cut)[:, None]
-        out = np.empty((len(cuts), state.P), bool)
-        starts = np.flatnonzero(np.diff(pair, prepend=-1))
-        # One pair at a time: its ranks for each of its coalitions would be four times the masks.
-        for first, last in pairwise([*starts, len(cuts)]):
-            rank = np.argsort(state.orders[pair[first]])
-            np.less(rank, threshold[first:last], out=out[first:last])
-        out ^= (half == 1)[:, None]
-        return out
-    out = state.sets[pair] ^ (half[:, None] == 1)
-    flipped = np.flatnonzero(cut)
-    out[flipped, cut[flipped] - 1] ^= True
-    return out
-
-
-def result(
-    state: State,
-    values: np.ndarray,
-    empty: np.ndarray,
-    full: np.ndarray,
-    moves: np.ndarray | None = None,
-) -> Result:
-    """The mean over pairs, and its standard error from the spread of the pairs' estimates.
-
-    values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves: whether
-    a player changes anything, bool [N, P]; the values of others are known to be 0. None: all do.
-    """
-    N, _, K = values.shape
-    P, D = state.P, state.pairs
-    moves = np.ones((N, P), bool) if moves is None else moves
-    phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
-    heavy = np.zeros(N, bool)
-    spread = D > 1 and not _all_alike(state)
-    # Some eight arrays as large as a stretch's values are alive at once, and stay in the cache of a
-    # core. But what is done pair by pair should find 8,192 numbers, or its calls take the time.
-    C = values.shape[1]
-    for rows in stretches(N, max(C, min(8 * C, 128 * P)) * K):
-        # From v - v(empty), so that rounding is relative to the span and not to the level.
-        ends = np.stack([empty[rows], full[rows]], axis=1)
-        table = np.concatenate([ends, values[rows]], axis=1)
-        table -= ends[:, :1]
-        # Added pair after pair: an instance's bits do not depend on the others in the call.
-        block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
-        blocks = [slice(d, d + block) for d in range(0, D, block)]
-        last = np.zeros((0, 0))
-        for pairs in blocks:
-            last = estimates(state, table, pairs)
-            for d in range(last.shape[1]):
-                phi[rows] += last[:, d]
-        phi[rows] /= D
-        still = ~moves[rows]
-        if state.index.efficient:
-            # A model may round equal hybrids in two ways, by their places in a batch. What still
-            # players had of that goes to the others, so that the sum stays what it was.
-            stray = np.where(still[:, :, None], phi[rows], 0.0).sum(axis=1, keepdims=True)
-            phi[rows] += stray / np.maximum(1, moves[rows].sum(axis=1))[:, None, None]
-        phi[rows][still] = 0.0
-        if not spread:
-            errors[rows][still] = 0.0
-            continue
-        second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
-        terms = np.empty((len(table), D))
-        for pairs in blocks:
-            found = last if len(blocks) == 1 else estimates(state, table, pairs)
-            squares = (found - phi[rows][:, None]) ** 2
-            moving = np.where(still[:, None, :, None], 0.0, squares)
-            terms[:, pairs] = moving.sum(axis=(2, 3))
-            for d in range(squares.shape[1]):
-                second += squares[:, d]
-                fourth += squares[:, d] ** 2
-        second[still], fourth[still] = 0.0, 0.0
-        variance, dof[rows] = _borrowed(second, fourth, D, moves[rows])
-        errors[rows] = np.sqrt(variance / D)
-        heavy[rows] = heavy_tail(terms)
-    return Result(phi, errors, dof, heavy)
-
-
-def _all_alike(state: State) -> bool:
+def _all_alike(state: PermutationState) -> bool:
     """Whether all pairs read the coalitions of the first, and these are not all there are.
 
     With three or four players the few pairs of a small budget may be the same one again: their
@@ -312,24 +329,3 @@ def _borrowed(
 def _added(numbers: np.ndarray) -> np.ndarray:
     """Sums over axis 1, one after another: the order is the same for any number of instances."""
     return np.add.accumulate(numbers, axis=1)[:, -1]
-
-
-def estimates(state: State, table: np.ndarray, pairs: slice) -> np.ndarray:
-    """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
-
-    table: v of the empty, the full, and all coalitions asked, less v of the empty one.
-    """
-    first = np.take(table, state.places[pairs, 0], axis=1)
-    second = np.take(table, state.places[pairs, 1], axis=1)
-    if state.index.draws_orders:
-        # Player order[s] joins the prefix of size s; in the reverse it joins that of size P-1-s.
-        rank = np.argsort(state.orders[pairs], axis=1)
-        both = np.diff(first, axis=2)
-        both += np.diff(second, axis=2)[:, :, ::-1]
-        both /= 2
-        # By one list of places: `take_along_axis` makes one for each instance.
-        at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
-        listed = both.reshape(len(both), rank.size, both.shape[3])
-        return listed.take(at, axis=1).reshape(both.shape)
-    sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
-    return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))

@@ -129,11 +129,11 @@ def test_the_same_values_whatever_stands_beside():
 
 def test_more_draws_begin_with_fewer():
     """One stream: the first 100 of 200 draws are the 100 draws."""
-    from xaijax.estimators.draws.run import Rows  # noqa: PLC0415
+    from xaijax.estimators.draws.run import DrawnRows  # noqa: PLC0415
 
     problem = qii("individual", samples=200)._problem
     game, *_ = problem.begin(X)
-    rows = Rows(game, 0, False)
+    rows = DrawnRows(game, 0, False)
     whole = rows.drawn(1, 0, 200)[1]
     np.testing.assert_array_equal(rows.drawn(1, 0, 100)[1], whole[:100])
     np.testing.assert_array_equal(rows.drawn(1, 37, 151)[1], whole[37:151])
@@ -214,10 +214,10 @@ def test_a_fixed_pool_is_that_of_lists_too(kind):
 
 def test_a_fixed_pool_makes_the_mean_over_itself():
     q = qii("individual", samples=900, scheme="fixed-pool", seed=7)
-    from xaijax.estimators.draws.run import Rows  # noqa: PLC0415
+    from xaijax.estimators.draws.run import DrawnRows  # noqa: PLC0415
 
     game, *_ = q._problem.begin(X)
-    donors = POOL[Rows(game, 7, True).drawn(0, 0, 30)[1]]
+    donors = POOL[DrawnRows(game, 7, True).drawn(0, 0, 30)[1]]
     groups, equal = [[j] for j in range(P)], np.full(30, 1 / 30)
 
     def score(z, x):

@@ -3,7 +3,6 @@
 Reading order:
 
     fixed_pool   the authors' scheme: orders crossed with one pool of rows that is drawn once
-    run          a run of draws that goes on chunk by chunk
+    run          a run of draws that goes on chunk by chunk; means, standard errors, intervals
     designs      what a draw asks and gives: random orders, random sets, or listed coalitions
-    moments      means of the terms, their standard errors, and intervals that hold at every look
 """

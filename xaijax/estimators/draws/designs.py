@@ -1,7 +1,12 @@
 """What one draw asks and what its answers give: orders, random sets, or listed coalitions.
 
 What is drawn depends on (seed, draw) alone. The terms of the draws are independent and each has the
-wanted value for its mean (QII paper, V-B; the spec's 2.6).
+wanted value for its mean (QII paper, V-B; the spec's 2.6). Each design has
+
+    coalitions, terms    L and T
+    listed               the coalitions bool [L, P] if all draws ask the same, else None
+    masks(first, stop)   kept players of the draws first..stop-1; bool [D, L, P]
+    of(values, first)    terms [n, D, T, K] of scores [n, D, L, K]
 
 Letters: D draws, P players, L coalitions of a draw, T terms of a draw, K scores, n games.
 """
@@ -11,63 +16,42 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
 from xaijax_kernels.games import sampling
 
 
-class Design(Protocol):
-    """Which coalitions a draw asks, and what their values give."""
-
-    @property
-    def coalitions(self) -> int:
-        """L."""
-        ...
-
-    @property
-    def terms(self) -> int:
-        """T."""
-        ...
-
-    def masks(self, first: int, stop: int) -> np.ndarray:
-        """Kept players of the draws first..stop-1; bool [D, L, P]."""
-        ...
-
-    @property
-    def listed(self) -> np.ndarray | None:
-        """The coalitions bool [L, P] where all draws ask the same."""
-        ...
-
-    def of(self, values: np.ndarray, first: int) -> np.ndarray:
-        """Terms of scores [n, D, L, K]; [n, D, T, K]."""
-        ...
-
-
 @dataclass(frozen=True)
-class Orders:
-    """Marginal influences along random orders: an unbiased term for every player.
-
-    In a random order i comes after each single set of size s with chance s! (P-s-1)! / P!, so the
-    marginal there counts with p(s) P C(P-1, s): 1 for Shapley.
-    """
+class _Marginals:
+    """Draws of P + 1 coalitions, which give a term for every player."""
 
     seed: int
     P: int
-    p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
 
     listed = None
 
     @property
     def coalitions(self) -> int:
-        """P + 1: from nothing replaced to everything."""
+        """P + 1."""
         return self.P + 1
 
     @property
     def terms(self) -> int:
         """P."""
         return self.P
+
+
+@dataclass(frozen=True)
+class Orders(_Marginals):
+    """Marginal influences along random orders: an unbiased term for every player.
+
+    In a random order i comes after each single set of size s with chance s! (P-s-1)! / P!, so the
+    marginal there counts with p(s) P C(P-1, s): 1 for Shapley.
+    """
+
+    p: np.ndarray | None  # [P], weights of single sets of replaced players; None: Shapley's
 
     @property
     def factors(self) -> np.ndarray:
@@ -78,13 +62,13 @@ class Orders:
         return np.array([self.p[s] * P * math.comb(P - 1, s) for s in range(P)])
 
     def masks(self, first: int, stop: int) -> np.ndarray:
-        """See `Design`."""
+        """Kept players, bool [D, L, P]."""
         orders = sampling.orders(self.seed, self.P, first, stop)
         place = np.argsort(orders, axis=1)  # of each player in the order
         return place[:, None, :] >= np.arange(self.P + 1)[:, None]
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
-        """See `Design`."""
+        """Terms [n, D, T, K]."""
         D = values.shape[1]
         orders = sampling.orders(self.seed, self.P, first, first + D)
         change = (values[:, :, :-1] - values[:, :, 1:]) * self.factors[:, None]
@@ -94,24 +78,10 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class Sets:
+class Sets(_Marginals):
     """Marginal influences on random sets: each player with chance 1/2 (Banzhaf), or by Pr[S]."""
 
-    seed: int
-    P: int
     chance: np.ndarray | None = None  # [2^P]; None: every set alike
-
-    listed = None
-
-    @property
-    def coalitions(self) -> int:
-        """P + 1: the set, and the set with each player changed."""
-        return self.P + 1
-
-    @property
-    def terms(self) -> int:
-        """P."""
-        return self.P
 
     @cached_property
     def _wheel(self) -> sampling.Wheel:
@@ -126,13 +96,13 @@ class Sets:
         return ((drawn[:, None] >> np.arange(self.P)) & 1).astype(bool)
 
     def masks(self, first: int, stop: int) -> np.ndarray:
-        """See `Design`."""
+        """Kept players, bool [D, L, P]."""
         S = self.replaced(first, stop)[:, None, :]
         changed = np.concatenate([np.zeros((1, self.P), bool), np.eye(self.P, dtype=bool)])
         return ~(S ^ changed)
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
-        """See `Design`. Pr[S] has no term for the players in S, and is not renormalised."""
+        """Terms [n, D, T, K]. Pr[S] has no term for the players in S, and is not renormalised."""
         S = self.replaced(first, first + values.shape[1])[None, :, :, None]
         change = values[:, :, :1] - values[:, :, 1:]  # Q(S) - Q(S with i changed)
         if self.chance is None:
@@ -141,7 +111,7 @@ class Sets:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedSets:
     """The same coalitions in every draw; the terms are sums of their scores."""
 
     kept: np.ndarray  # bool [L, P]
@@ -163,14 +133,17 @@ class Listed:
         return self.kept
 
     def masks(self, first: int, stop: int) -> np.ndarray:
-        """See `Design`."""
+        """Kept players, bool [D, L, P]."""
         return np.broadcast_to(self.kept, (stop - first, *self.kept.shape))
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
-        """See `Design`."""
+        """Terms [n, D, T, K]."""
         whole = np.eye(len(self.kept))
         if np.array_equal(self.contrast, whole):
             return values
         if np.array_equal(self.contrast, whole[:1] - whole[1:]):  # many times faster than einsum
             return values[:, :, :1] - values[:, :, 1:]
         return np.einsum("tl,ndlk->ndtk", self.contrast, values)
+
+
+Design: TypeAlias = Orders | Sets | ListedSets

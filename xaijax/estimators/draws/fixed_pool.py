@@ -1,10 +1,10 @@
 """The authors' scheme: m orders, each followed with all n rows of one pool that is drawn once.
 
-Cheap to explain and common to all instances, but not m n independent draws: given the pool it
-converges to the values *of the pool* (spec 2.6). The standard errors here count both: terms
-X[a, b] of order a and pool row b are crossed, and the variance of their mean is
-s_rows^2 / m + s_columns^2 / n - s_rest^2 / (m n), by the means over rows, over columns, and what is
-left of a two-way table.
+The scheme is cheap to explain and common to all instances, but these are not m n independent draws:
+given the pool it converges to the values *of the pool* (spec 2.6). The standard errors count both:
+terms X[a, b] of order a and pool row b are crossed, and the variance of their mean is s_rows^2 / m
++ s_columns^2 / n - s_rest^2 / (m n), by the means over rows, over columns, and what is left of a
+two-way table.
 
 Letters: N games, P players, m orders, n pool rows, G strata, K scores.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.draws.designs import Design
-from xaijax.estimators.draws.run import Rows, chunk_of
+from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
 from xaijax.games.game import Game
 
 LEVEL = 0.05  # of the bound on what the pool leaves
@@ -26,7 +26,7 @@ LEVEL = 0.05  # of the bound on what the pool leaves
 
 @dataclass(frozen=True)
 class Crossed:
-    """What came out, float64."""
+    """Values and their standard errors, float64."""
 
     values: np.ndarray  # [N, T, K]
     std_errors: np.ndarray  # [N, T, K]
@@ -43,12 +43,12 @@ def sizes(samples: int, strata: int) -> tuple[int, int]:
 
 
 def pool_bound(pool: int, width: float = 1.0) -> float:
-    """What a pool of so many rows leaves of one rate, by Hoeffding at 95 %."""
+    """How far a pool of this number of rows may be off in one rate, by Hoeffding at 95 %."""
     return width * math.sqrt(math.log(2 / LEVEL) / (2 * pool))
 
 
 def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int = 1) -> None:
-    """Raise MemoryPlanError where the means of orders and pool rows do not fit; K: at least."""
+    """Raises MemoryPlanError if the means of orders and pool rows do not fit; K: at least."""
     m, n = sizes(samples, strata)
     numbers = (m * strata + 2 * n) * design.terms * K
     if 8 * numbers > game.setting.max_memory // 4:
@@ -59,8 +59,10 @@ def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int =
         )
 
 
-def crossed(game: Game, design: Design, rows: Rows, factors: np.ndarray, samples: int) -> Crossed:
-    """Every order with every row of the pool, for all games."""
+def crossed(
+    game: Game, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
+) -> Crossed:
+    """Follows every order with every row of the pool, for all games."""
     refuse_means(game, design, samples, rows.strata, game.outputs)
     m, n = sizes(samples, rows.strata)
     parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
@@ -76,7 +78,7 @@ def _one(
     m: int,
     n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, errors, the pool's part; [T, K] each."""
+    """(values, errors, the pool's part of these) of one game; [T, K] each."""
     G, T, K = len(factors), design.terms, game.outputs
     by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
     by_row = np.zeros((n, T, K))  # means over orders
@@ -88,7 +90,10 @@ def _one(
         last = min(first + step, m)
         for low in range(0, n, chunk):
             part = slice(low, min(low + chunk, n))
-            terms = _terms(game, design, first, last, drawn[0][part], drawn[1][part])
+            # Every order with each of these rows.
+            both = [np.repeat(one[part, None], last - first, axis=1) for one in drawn]
+            terms = asked_terms(game, design, both[0], both[1], first, last)
+            assert terms is not None
             by_row[part] += terms.sum(axis=1) / m
             for g in range(G):
                 own = terms[(g - low) % G :: G]
@@ -111,22 +116,8 @@ def _one(
     return value, np.sqrt(variance), np.sqrt(row_part)
 
 
-def _terms(
-    game: Game, design: Design, first: int, last: int, instance: np.ndarray, donor: np.ndarray
-) -> np.ndarray:
-    """The orders first..last-1, each with all of some pool rows; [n, D, T, K]."""
-    here, place = np.unique(instance, return_inverse=True)
-    masks = design.masks(first, last)
-    D, L, P = masks.shape
-    shape = (len(donor), D, L)
-    coalition = np.broadcast_to(np.arange(D * L).reshape(1, D, L), shape).ravel()
-    who, whose = (np.broadcast_to(one[:, None, None], shape).ravel() for one in (place, donor))
-    answers = game.ask.rows_asked(here, who, whose, coalition, masks.reshape(-1, P))
-    return design.of(answers.reshape(*shape, -1), first)
-
-
 def _variance(values: np.ndarray) -> np.ndarray:
-    """Along the first axis; NaN for a single value."""
+    """The variance along the first axis; NaN for a single value."""
     if len(values) < 2:
         return np.full(values.shape[1:], np.nan)
     return values.var(axis=0, ddof=1)

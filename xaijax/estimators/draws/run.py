@@ -2,20 +2,23 @@
 
 Every draw has coalitions of its own (`designs`) and one donor u, and, for quantities of the whole
 data, one row x. What is drawn for coalitions depends on (seed, draw); the donor of an individual on
-(seed, its bytes, draw).
+(seed, its bytes, draw). Means of the terms have standard errors, and intervals that hold at every
+look.
 
-Letters: N games, n games of a run, D draws, P players, L coalitions of a draw, T terms, K scores.
+Letters: N games, n games of a run, G strata, D draws, P players, L coalitions of a draw, T terms, K
+scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from xaijax.estimators.draws.designs import Design
-from xaijax.estimators.draws.moments import Moments
 from xaijax.games.engine.player_values import Values
 from xaijax.games.game import Game
 from xaijax.games.ways.choose import parts_of_draws
@@ -27,8 +30,8 @@ ROWS_OF_CHUNK = 1 << 13  # model rows of one game that are summed together
 ROWS_AT_A_TIME = 1 << 20
 
 
-class Rows:
-    """Which instance and donor the draws of a game take."""
+class DrawnRows:
+    """The instances and donors that the draws of a game take."""
 
     def __init__(self, game: Game, seed: int, shared: bool) -> None:
         """shared: all individuals take the same donors.
@@ -74,30 +77,30 @@ class Rows:
 
 
 def chunk_of(design: Design) -> int:
-    """Draws that are summed together: a function of the question alone, so that bits are too."""
+    """How many draws are summed together: by the design alone, so that results are identical."""
     return max(1, ROWS_OF_CHUNK // design.coalitions)
 
 
 @dataclass
 class Sampling:
-    """A run of draws for some of the games: `step` goes on, `moments` says what came out."""
+    """A run of draws for some of the games: `step` goes on, `moments` holds the results."""
 
     game: Game
     design: Design
-    rows: Rows
+    rows: DrawnRows
     chosen: np.ndarray  # int64 [n], games
     joint: bool = False
-    moments: Moments = field(init=False)
+    moments: TermMoments = field(init=False)
     done: int = 0
 
     def __post_init__(self) -> None:
         n, K = len(self.chosen), self.game.outputs
-        self.moments = Moments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
+        self.moments = TermMoments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
 
     def step(self, stop: int) -> None:
-        """Draw until `stop` draws are done.
+        """Draws until `stop` draws are done.
 
-        Chunks are asked together where that is possible, and added up one by one.
+        Chunks are asked together if that is possible, and added up one by one.
         """
         chunk, values = chunk_of(self.design), parts_of_draws(self.game.ask, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
@@ -106,7 +109,8 @@ class Sampling:
             first = self.done
             last = min(stop, first - first % chunk + together)
             drawn = [self.rows.drawn(int(one), first, last) for one in self.chosen]
-            terms = asked_terms(self.game, self.design, drawn, first, last, values)
+            instance, donor = map(np.stack, zip(*drawn, strict=True))
+            terms = asked_terms(self.game, self.design, instance, donor, first, last, values)
             if terms is None:  # asked again row by row, to name the answer that is wrong
                 values, together = None, chunk
                 continue
@@ -119,29 +123,29 @@ class Sampling:
                 self.done = end
 
     def only(self, left: np.ndarray) -> Sampling:
-        """The run of some of its games [bool n], to go on with."""
+        """The run of some of its games, bool [n]; this one must not go on."""
         one = Sampling.__new__(Sampling)
         one.__dict__.update(self.__dict__)
         one.chosen = self.chosen[left]
         m = self.moments
-        one.moments = Moments(m.count.copy(), m.mean[left], m.square[left])
+        one.moments = TermMoments(m.count.copy(), m.mean[left], m.square[left])
         return one
 
 
 def asked_terms(
     game: Game,
     design: Design,
-    drawn: list[tuple[np.ndarray, np.ndarray]],
+    instance: np.ndarray,
+    donor: np.ndarray,
     first: int,
     stop: int,
-    values: Values | None,
+    values: Values | None = None,
 ) -> np.ndarray | None:
-    """The terms of the draws first..stop-1 of each game, which takes `drawn`; [n, D, T, K].
+    """The terms of the draws first..stop-1 of each game, [n, D, T, K]; None: an answer of `values`
+    is bad.
 
-    values: what answers without rows, see `parts_of_draws`; None: one of its answers is bad.
+    instance, donor: int [n, D]; values: what answers without rows, see `parts_of_draws`.
     """
-    instance = np.stack([i for i, _ in drawn])  # [n, D]
-    donor = np.stack([u for _, u in drawn])
     if values is not None:
         masks = design.masks(first, stop) if design.listed is None else design.listed[None]
         scores = by_parts(game.ask, values, instance, donor, masks)
@@ -152,7 +156,7 @@ def asked_terms(
     masks = design.masks(first, stop)
     D, L, P = masks.shape
     here, place = np.unique(instance, return_inverse=True)
-    coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(drawn), D, L))
+    coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(donor), D, L))
 
     def spread(one: np.ndarray) -> np.ndarray:
         return np.broadcast_to(one.reshape(-1, D, 1), coalition.shape).ravel()
@@ -164,7 +168,7 @@ def asked_terms(
 
 
 def runs(
-    game: Game, design: Design, rows: Rows, joint: bool = False
+    game: Game, design: Design, rows: DrawnRows, joint: bool = False
 ) -> Iterator[tuple[np.ndarray, Sampling]]:
     """(games, their run) for as many games as fit the memory together."""
     per_game = chunk_of(design) * design.coalitions
@@ -173,3 +177,101 @@ def runs(
     for n in range(0, rows.games, step):
         chosen = np.arange(n, min(n + step, rows.games))
         yield chosen, Sampling(game, design, rows, chosen, joint)
+
+
+@dataclass
+class TermMoments:
+    """Running means and sums of squares of terms, per stratum, float64."""
+
+    count: np.ndarray  # int64 [G]
+    mean: np.ndarray  # [n, G, T, K]
+    square: np.ndarray  # [n, G, T, T', K]: products of deviations, T' = T or 1 (the diagonal)
+
+    @classmethod
+    def zeros(cls, n: int, G: int, T: int, K: int, joint: bool) -> TermMoments:
+        """Nothing added yet; joint: also the products of different terms."""
+        return cls(
+            np.zeros(G, np.int64), np.zeros((n, G, T, K)), np.zeros((n, G, T, T if joint else 1, K))
+        )
+
+    def add(self, g: int, terms: np.ndarray) -> None:
+        """The terms [n, D, T, K] of a chunk of stratum g (Chan, Golub and LeVeque 1979)."""
+        D = terms.shape[1]
+        if not D:
+            return
+        mean = terms.mean(axis=1)
+        rest = terms - mean[:, None]
+        joint = self.square.shape[3] > 1
+        if joint:
+            by_score = np.moveaxis(rest, 3, 1)  # [n, K, D, T]
+            square = np.moveaxis(by_score.swapaxes(2, 3) @ by_score, 1, 3)
+        else:
+            square = np.square(rest).sum(axis=1)[:, :, None]
+        before, gap = self.count[g], mean - self.mean[:, g]
+        total = before + D
+        share = before * D / total
+        across = gap[:, :, None] * gap[:, None] if joint else np.square(gap)[:, :, None]
+        self.square[:, g] += square + share * across
+        self.mean[:, g] += gap * (D / total)
+        self.count[g] = total
+
+
+def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(value, standard error) of sum_g factors[g] mean_g; [n, T, K] each.
+
+    Errors are NaN if a stratum has fewer than two draws.
+    """
+    value = np.tensordot(factors, moments.mean, axes=(0, 1))
+    count = moments.count.astype(float)
+    diagonal = moments.square
+    if diagonal.shape[3] > 1:
+        T = diagonal.shape[2]
+        diagonal = diagonal[:, :, np.arange(T), np.arange(T)][:, :, :, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.where(count > 1, factors**2 / (count * (count - 1)), np.nan)
+    return value, np.sqrt(np.tensordot(scale, diagonal[:, :, :, 0], axes=(0, 1)))
+
+
+def smooth(
+    moments: TermMoments, function: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(value, standard error) of function([n, G, T, K]) -> [n, V, K] of the means, by the delta
+    method: the function's slopes, by central differences, and the means' covariance.
+    """
+    mean, count = moments.mean, moments.count.astype(float)
+    n, G, T, K = mean.shape
+    value = function(mean)
+    variance = np.zeros_like(value)
+    h = 1e-6
+    for g in range(G):
+        slopes = []
+        for t in range(T):
+            moved = np.zeros_like(mean)
+            moved[:, g, t] = h
+            slopes.append((function(mean + moved) - function(mean - moved)) / (2 * h))
+        slope = np.stack(slopes, axis=1)  # [n, T, V, K]
+        scale = 1 / (count[g] * (count[g] - 1)) if count[g] > 1 else np.nan
+        variance += scale * np.einsum("ntvk,ntsk,nsvk->nvk", slope, moments.square[:, g], slope)
+    return value, np.sqrt(np.maximum(variance, 0.0))
+
+
+def degrees_of_freedom(moments: TermMoments) -> float:
+    """Degrees of freedom of the standard errors: the smallest stratum's draws minus one."""
+    return float(max(moments.count.min() - 1, 0))
+
+
+def bernstein_half_width(
+    moments: TermMoments, factors: np.ndarray, width: Any, delta: float
+) -> np.ndarray:
+    """Half-widths that hold together with probability 1 - delta, float64 [n, T, K].
+
+    Empirical Bernstein (Audibert, Munos and Szepesvari 2009, theorem 1), terms of width `width`,
+    each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width log(3/delta) / n.
+    """
+    log = math.log(3 * len(factors) / delta)
+    out: Any = 0.0
+    for g, factor in enumerate(factors):
+        n = max(int(moments.count[g]), 1)
+        variance = moments.square[:, g, :, 0] / n
+        out = out + abs(factor) * (np.sqrt(2 * variance * log / n) + 3 * width * log / n)
+    return np.asarray(out)

@@ -16,7 +16,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
-from xaijax.core.typing import Devices, Estimator, Progress, Rows
+from xaijax.core.typing import Devices, Progress, Rows
+from xaijax.estimators.driver import EstimatorName
 from xaijax.federated.host.answers import REFERENCE, Answers, alone_in
 from xaijax.federated.host.arguments import (
     by_name,
@@ -133,7 +134,7 @@ class Host:
         identifiers: Iterable[str | int],
         reference: Literal["median", "na"] | Rows = "median",
         index: IndexLike = "shapley",
-        estimator: Estimator | Literal["wls"] = "auto",
+        estimator: EstimatorName | Literal["wls"] = "auto",
         end_weight: float = END_WEIGHT,
         version: str | Mapping[str, str] | None = None,
         arbiter: Transport | None = None,

@@ -13,7 +13,8 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
-from xaijax.core.typing import AnyModel, ArrayLike, Devices, Estimator, Progress, Rows
+from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
+from xaijax.estimators.driver import EstimatorName
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
@@ -113,7 +114,7 @@ class FederatedExplainer:
         guests: Mapping[str, Sequence[str | int]],
         reference: Literal["median", "na"] | Rows = "median",
         index: IndexLike = "shapley",
-        estimator: Estimator | Literal["wls"] = "auto",
+        estimator: EstimatorName | Literal["wls"] = "auto",
         end_weight: float = END_WEIGHT,
         budget: int | None = None,
         link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",

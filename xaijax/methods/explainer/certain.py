@@ -15,7 +15,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.intervals import checked_level
 from xaijax.estimators.driver import METHODS
-from xaijax.estimators.stopping.top import Top
+from xaijax.estimators.stopping import Top
 from xaijax.results.explanation import Explanation
 
 CONFIDENCE = 0.95
@@ -54,7 +54,7 @@ def top_rule(asking: Asking, P: int, top: Any, confidence: Any, bounds: Any) -> 
             f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Make an "
             "explainer without tolerance=, or call this one without top=."
         )
-    if asking.estimator in METHODS and not METHODS[asking.estimator].independent():
+    if asking.estimator in METHODS and not METHODS[asking.estimator].independent:
         raise InputError(
             f"top={k} needs independent pairs, and estimator={asking.estimator!r} draws without "
             "replacement and fits all draws together. Say estimator='permutation' or 'auto'."

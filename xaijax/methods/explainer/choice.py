@@ -13,8 +13,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.estimators.driver import METHODS, Sampled, default_budget, refuse_undrawable
-from xaijax.estimators.kernel_design import SPARE
-from xaijax.estimators.stopping.rule import Rule
+from xaijax.estimators.kernel import SPARE
+from xaijax.estimators.stopping import Rule
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import (
     LARGEST_TABLE,
@@ -92,7 +92,7 @@ def choose(
         refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
-        if not (game.setting.model.deterministic or METHODS[estimator].independent()):
+        if not (game.setting.model.deterministic or METHODS[estimator].independent):
             raise InputError(
                 f"estimator={estimator!r} leaves a random model's own noise out of its standard "
                 "errors. Say estimator='permutation' with deterministic=False."
@@ -212,10 +212,8 @@ def tell_long(
     drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
     rows, beside = enumerated + drawn, 0.0
     if choice.sampler is not None:
-        method = METHODS[choice.sampler]
-        beside = method.drawing(game.P, index, choice.budget, 1)[1]
-        answers = int((~choice.exact).sum()) * game.outputs
-        beside += answers * method.work(game.P, index, choice.budget)
+        cost = METHODS[choice.sampler].cost(game.P, index, choice.budget, game.outputs)
+        beside = cost.once + int((~choice.exact).sum()) * game.outputs * cost.each
     coming = rows
     if enumerated and why_long(game.ask, rows, beside) and closed():
         coming = drawn

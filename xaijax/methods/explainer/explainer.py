@@ -15,9 +15,9 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
+from xaijax.estimators.driver import EstimatorName
 from xaijax.estimators.exact import Estimate, exact
-from xaijax.estimators.stopping.narrow import narrow
-from xaijax.estimators.stopping.top import Top
+from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.limits import limits_of
 from xaijax.games.game import Game, Survey
@@ -145,7 +145,7 @@ class Explainer:
         background: Rows | Baseline,
         players: PlayerSpec | None = None,
         index: IndexLike = "shapley",
-        estimator: Literal["auto", "exact", "permutation", "kernel", "gaussian-process"] = "auto",
+        estimator: EstimatorName = "auto",
         budget: int | None = None,
         link: Literal["identity", "logit"] | Callable[[Any], Any] = "identity",
         seed: int = 0,

@@ -17,7 +17,7 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.exact import Estimate
-from xaijax.estimators.result import FEWEST
+from xaijax.estimators.estimator import FEWEST
 from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
@@ -259,13 +259,13 @@ def stats_of(
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
         stats["dof"] = answer.dof
-        if choice.sampler != "gaussian-process":  # its errors are no sample's
+        if SAMPLERS[choice.sampler].reports_tails:
             stats["heavy_tail"] = answer.heavy
             known = np.isfinite(answer.std_errors).reshape(len(answer.pairs), -1).all(axis=1)
             stats["tail_judged"] = choice.exact | (known & (answer.pairs >= FEWEST))
         stats["tolerance"] = asked.tolerance
         if choice.rule is not None:
-            stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent())
+            stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent)
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":

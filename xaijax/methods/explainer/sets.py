@@ -18,8 +18,8 @@ from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
 from xaijax.estimators.driver import METHODS, SAMPLERS, default_budget, refuse_undrawable
 from xaijax.estimators.exact import by_pairs, exact_sets, in_closed_form
-from xaijax.estimators.large_pairs import looked_for, tell_not_looked_for
-from xaijax.estimators.stopping.narrow import narrow
+from xaijax.estimators.pairs import looked_for, warn_not_looked_for
+from xaijax.estimators.stopping import narrow
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
 from xaijax.games.engine.setting import LARGEST_PAIR
@@ -43,10 +43,6 @@ from xaijax_kernels.games.interactions import count
 
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
-SAMPLES_NONE = {  # of the estimators of players
-    "permutation": "of the coalitions of an order few tell of a pair",
-    "gaussian-process": "its process is of sets of odd size",
-}
 
 Begun = tuple[Any, Game, Survey, Choice]
 
@@ -111,7 +107,7 @@ class SetsAsked:
             return None
         asked = self.index, game.P, choice.budget, self.explainer.seed
         sought = looked_for(*asked, answer.coalitions)
-        tell_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
+        warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
         return {"large_pairs_sought": sought}
 
     def choose(self, game: Game, survey: Survey) -> Choice:
@@ -168,10 +164,8 @@ class SetsAsked:
         if choice.sampler is not None:
             each = len(game.setting.replacement.codes) * (choice.budget + 2)
             rows = int(survey.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
-            method = SAMPLERS[self.sampler]
-            beside = method.drawing(game.P, self.index, choice.budget, 1)[1]
-            answers = int((~choice.exact).sum()) * game.outputs
-            beside += answers * method.work(game.P, self.index, choice.budget)
+            cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, game.outputs)
+            beside = cost.once + int((~choice.exact).sum()) * game.outputs * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             tell_long_run(game.ask, rows, ways, beside)
             return rows
@@ -220,9 +214,10 @@ class SetsAsked:
 
     def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
         name = self.explainer.estimator
-        if name in SAMPLES_NONE:
+        reason = METHODS[name].no_interactions if name in METHODS else None
+        if reason is not None:
             raise InputError(
-                f"estimator={name!r} samples no interactions: {SAMPLES_NONE[name]}. Say "
+                f"estimator={name!r} samples no interactions: {reason}. Say "
                 "estimator='kernel' or 'auto'."
             )
         if not game.setting.model.deterministic:

@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.long_runs import tell
-from xaijax.estimators.draws import designs, fixed_pool, moments
+from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE
@@ -85,7 +85,7 @@ def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], N
         largest *= float(index.chance.sum())
     ready()
     tell_long_draws(game, design.coalitions, plan)
-    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    rows = draws.DrawnRows(game, plan.seed, plan.scheme == "fixed-pool")
     if plan.scheme == "fixed-pool":
         return _fixed(game, design, rows, factors, plan)
     return _fresh(game, design, rows, factors, largest, plan)
@@ -157,12 +157,12 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     plan = of_a_list(game, plan)
     tell_long_draws(game, len(replaced), plan)
-    rows = draws.Rows(game, plan.seed, plan.scheme == "fixed-pool")
+    rows = draws.DrawnRows(game, plan.seed, plan.scheme == "fixed-pool")
     if callable(game.quantity.combine):
         drawn = _of_two(game, replaced, contrast, rows, plan)
     else:
         width = plan.width * float(np.abs(contrast).sum(axis=1).max())
-        design = designs.Listed(~replaced, contrast)
+        design = designs.ListedSets(~replaced, contrast)
         drawn = _fresh(game, design, rows, _factors(game), width, plan)
     if plan.scheme == "fixed-pool":
         drawn.stats |= _of_pool(game, plan.samples, rows.strata, drawn.std_errors, plan.width)
@@ -170,11 +170,11 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
 
 
 def _of_two(
-    game: Game, replaced: np.ndarray, contrast: np.ndarray, rows: draws.Rows, plan: Plan
+    game: Game, replaced: np.ndarray, contrast: np.ndarray, rows: draws.DrawnRows, plan: Plan
 ) -> Drawn:
     """By the parts of what is made of two means, with errors by the delta method."""
     quantity = game.quantity
-    design = designs.Listed(~replaced, np.eye(len(replaced)))
+    design = designs.ListedSets(~replaced, np.eye(len(replaced)))
 
     def of(means: np.ndarray) -> np.ndarray:
         Q = np.concatenate([quantity.combined(one) for one in means])  # [n, L, K]
@@ -185,16 +185,16 @@ def _of_two(
         run.step(plan.samples)
         for one in run.moments.mean:  # refuses what divides by 0, and says for which set
             quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
-        value, error = moments.smooth(run.moments, of)
+        value, error = draws.smooth(run.moments, of)
         values.append(value)
         errors.append(error)
-        freedom = moments.degrees_of_freedom(run.moments)
+        freedom = draws.degrees_of_freedom(run.moments)
     stats = _stats(plan, np.full(rows.games, plan.samples), np.full(rows.games, freedom))
     return Drawn(np.concatenate(values), np.concatenate(errors), stats)
 
 
 def _fresh(
-    game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, width: float, plan: Plan
+    game: Game, design: Any, rows: draws.DrawnRows, factors: np.ndarray, width: float, plan: Plan
 ) -> Drawn:
     """Independent draws, until they are done or the stopping rule is content."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
@@ -245,13 +245,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
             told = True
         run.step(stop)
         before = stop
-        values[left], errors[left] = moments.linear(run.moments, factors)
-        freedom[left], counts[left] = moments.degrees_of_freedom(run.moments), stop
+        values[left], errors[left] = draws.linear(run.moments, factors)
+        freedom[left], counts[left] = draws.degrees_of_freedom(run.moments), stop
         if plan.stop is None:
             continue
         # A union bound over looks, terms and scores: the bound holds whenever a game stops.
         delta = plan.delta / (len(stops) * T * K)
-        half = moments.bernstein_half_width(run.moments, factors, width, delta)
+        half = draws.bernstein_half_width(run.moments, factors, width, delta)
         bounds[left] = half.max(axis=(1, 2))
         wide = bounds[left] > plan.epsilon
         if not wide.any():
@@ -260,7 +260,9 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
     return values, errors, freedom, counts, bounds
 
 
-def _fixed(game: Game, design: Any, rows: draws.Rows, factors: np.ndarray, plan: Plan) -> Drawn:
+def _fixed(
+    game: Game, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: Plan
+) -> Drawn:
     out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
     freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
     stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)

@@ -17,10 +17,9 @@ from scipy import stats
 
 import xaijax as xj
 from xaijax.core.sequences import time_uniform_quantile
-from xaijax.estimators import contenders
-from xaijax.estimators.stopping import contest as contest_module
-from xaijax.estimators.stopping.contest import Contest
-from xaijax.estimators.stopping.top import Top, shared_by
+from xaijax.estimators import race as race_module
+from xaijax.estimators.race import Race
+from xaijax.estimators.stopping import Top, shared_by
 
 RUNS, P = 5_000, 12
 LIMIT = 0.05 + 6 * math.sqrt(0.05 * 0.95 / RUNS)
@@ -64,7 +63,7 @@ def test_claims_are_seldom_false(true: np.ndarray, kind: str) -> None:
 def test_each_contender_tested_as_if_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: Student's quantile of 5 % at every check, for each test by itself."""
     monkeypatch.setattr(
-        contest_module,
+        race_module,
         "time_uniform_quantile",
         lambda count, alpha, two_sided: stats.t.isf(0.05, count - 1),
     )
@@ -80,9 +79,9 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
         size=(n, last, P, K)
     )
     asked = np.ones((n, last, P), bool)
-    look, alpha = look_at(pairs[:, :first]), 0.1 / shared_by(k, P, K)
-    contest = Contest.begun(look, k, alpha, Top(k, 0.9).undecided(look))
-    np.testing.assert_array_equal(contest.undecided(), Top(k, 0.9).undecided(look))
+    check, alpha = look_at(pairs[:, :first]), 0.1 / shared_by(k, P, K)
+    race = Race.begun(check, k, alpha, Top(k, 0.9).undecided(check))
+    np.testing.assert_array_equal(race.undecided(), Top(k, 0.9).undecided(check))
     for d in range(first, last, 10):
         count = int(rng.integers(2, 5))
         who = np.argsort(rng.random((n, P)), axis=1)[:, :count]
@@ -90,9 +89,9 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
         np.put_along_axis(asked[:, d], who, True, axis=1)
         asked[:, d : d + 10] = asked[:, d : d + 1]
         some = np.take_along_axis(pairs[:, d : d + 10], who[:, None, :, None], axis=2)
-        rows, place = np.arange(n), np.take_along_axis(contest.place, who, axis=1)
-        contest.add(rows[:3], place[:3], some[:3])  # whose company it is changes nothing
-        contest.add(rows[3:], place[3:], some[3:])
+        rows, place = np.arange(n), np.take_along_axis(race.place, who, axis=1)
+        race.add(rows[:3], place[:3], some[:3])  # whose company it is changes nothing
+        race.add(rows[3:], place[3:], some[3:])
     means = np.array(
         [[pairs[r, asked[r, :, i], i].mean(axis=0) for i in range(P)] for r in range(n)]
     )
@@ -103,9 +102,9 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
         / np.sqrt(asked.sum(axis=1))[..., None]
     )
     # Float64 sums of a hundred numbers of size 10.
-    np.testing.assert_allclose(contest.values(), means, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(contest.std_errors(), spread, rtol=1e-10)
-    np.testing.assert_array_equal(contest.counts, asked.sum(axis=1))
+    np.testing.assert_allclose(race.values(), means, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(race.std_errors(), spread, rtol=1e-10)
+    np.testing.assert_array_equal(race.counts, asked.sum(axis=1))
     wanted = np.zeros((n, P), bool)
     for r in range(n):
         for o in range(K):
@@ -120,7 +119,7 @@ def test_sums_and_tests_are_those_of_pairs_in_which_both_were_asked(k: int, K: i
                         one = mine + u * pairs[r, both, j, o]
                         if not one.mean() > quantile * one.std(ddof=1) / math.sqrt(m):
                             wanted[r, [i, j]] = True
-    np.testing.assert_array_equal(contest.undecided(), wanted)
+    np.testing.assert_array_equal(race.undecided(), wanted)
     assert 0 < wanted.sum() < wanted.size  # some are decided, and some are not
 
 
@@ -187,7 +186,8 @@ def test_more_players_than_candidates_lose_nothing(monkeypatch: pytest.MonkeyPat
     rows, donors = games.rows(10, 100, "continuous", 3), games.rows(2, 100, "continuous", 4)
     made = xj.Explainer(xj.as_model(games.smooth, params=A), donors, budget=20_000)
     found = made(rows, top=2, progress=False)
-    monkeypatch.setattr(contenders, "few", lambda undecided, pairs: np.zeros(len(undecided), bool))
+    nobody = lambda undecided, pairs: np.zeros(len(undecided), bool)  # noqa: E731
+    monkeypatch.setattr(race_module, "few_undecided", nobody)
     whole = made(rows, top=2, progress=False)
     sure, alone = found.stats["certain"], found.stats["whole_pairs"] < found.stats["pairs"]
     assert alone.any() and sure[whole.stats["certain"]].all()

@@ -1,0 +1,314 @@
+"""Rules that say when an instance has been sampled enough; they hold however often they check.
+
+`Narrow` stops an instance when every interval is narrow, `Top` when the k players of the largest
+|value| and their signs are certain.
+
+What `Top` claims of an instance is a set T and signs s: for all i in T, all j outside and both
+signs u, s_i phi_i + u phi_j > 0. That says that |phi_i| > |phi_j|, and, as the sum of the two, that
+s_i is the sign of phi_i. Each of these is tested by a one-sided confidence sequence of the pairs'
+s_i Z_i + u Z_j: in a common order much of what moves the one moves the other.
+
+**How many tests can go wrong.** Not 2 k (P - k). Let T* be the true set, i* the largest outside it,
+u* its sign. A wrong claim rejects at least one of these, all of which are true:
+
+- i* is in T. Then some j of T* is not, and s phi_i* > |phi_j| is claimed, s phi_i* - u_j phi_j > 0
+  among it, u_j the sign of phi_j: 2 k, by s and j.
+- i* is not in T, but some i other than i* and outside T* is. Then s_i phi_i > |phi_i*| is claimed,
+  s_i phi_i - u* phi_i* > 0 among it: 2 (P - k - 1), by s_i and i.
+- T = T*, with a wrong sign of i. Then the same is claimed of i: 2 k at most, by s_i and i.
+
+So 2 (P + k - 1) tests share 1 - confidence, whatever T* is. With k = P nothing is outside, and 2 P
+signs are tested. An instance of K outputs makes K claims, which share it too.
+
+Letters: n instances that go on, D pairs drawn, d pairs at a time, P players or sets of them, K
+outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from xaijax.core.errors import ModelOutputError
+from xaijax.core.intervals import half_widths
+from xaijax.core.sequences import log_bounded_factor, time_uniform_quantile
+from xaijax.estimators.estimator import Result
+
+TOGETHER = 32  # pairs in one sum, always: sums would be grouped otherwise
+NUMBERS = 1 << 20  # of a chunk of instances at a time
+
+# (instances, pairs) -> the values that each of these pairs alone gives, [n', d, P, K]
+Estimates = Callable[[slice | np.ndarray, slice], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run at one check. All instances that go on have the same pairs."""
+
+    number: int  # of the check, from 1
+    most: int  # checks that there are if the budget is used up; fixed before the first
+    pairs: int  # D
+    result: Result  # values and standard errors [n, P, K]
+    low: np.ndarray  # [n], the smallest v(S) of the coalitions so far, empty and full included
+    high: np.ndarray  # [n], the largest
+    resolution: (
+        np.ndarray
+    )  # [n], what rounding may add to a value: smaller differences mean nothing
+    estimates: Estimates | None  # None: the units drawn are not independent pairs
+
+    def of(self, rows: np.ndarray) -> Checkpoint:
+        """The same of some of the instances, int [n']."""
+        r, own = self.result, self.estimates
+        estimates = None if own is None else lambda some, pairs: own(rows[some], pairs)
+        result = Result(r.values[rows], r.std_errors[rows], r.dof[rows])
+        limits = self.low[rows], self.high[rows], self.resolution[rows]
+        return Checkpoint(self.number, self.most, self.pairs, result, *limits, estimates)
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Stops an instance when no value may be further off than the tolerance.
+
+    Each value is within it with the probability `confidence` at least, whenever its instance stops:
+    by a confidence sequence if pairs are independent; otherwise by an interval at each check, whose
+    misses add up to 1 - confidence over all the checks that there may be.
+    """
+
+    tolerance: float
+    confidence: float = 0.95
+
+    # Checks while the number of pairs doubles. One: if misses are shared out among the checks, each
+    # further check makes all intervals wider.
+    checks = 1
+
+    def bound(self, independent: bool) -> str:
+        """The name of the bound; independent: whether the pairs are."""
+        return "asymptotic" if independent else "checks"
+
+    def undecided(self, check: Checkpoint) -> np.ndarray:
+        """The players whose half-widths [n, P, K] are not within the tolerance, bool [n, P]."""
+        errors, missed = check.result.std_errors, 1 - self.confidence
+        if check.estimates is not None:
+            quantile = time_uniform_quantile(check.pairs, missed)
+            if math.isinf(quantile):  # so few pairs say nothing, also if they are all equal
+                return np.ones(errors.shape[:2], bool)
+            wide = errors * quantile
+        else:
+            level = 1 - missed / check.most
+            wide = half_widths(errors, check.result.dof.min(axis=1), level)
+        return ~(wide <= self.tolerance).all(axis=2)
+
+    def unmet(self, count: int, of: int, budget: int) -> str:
+        """The warning if `count` of the sampled instances used their budget up before."""
+        return (
+            f"tolerance={self.tolerance:g} is not met by {count:,} of {of:,} sampled instances "
+            f"within budget={budget:,}; their std_errors say how far. Raise budget= or tolerance=."
+        )
+
+
+@dataclass(frozen=True)
+class Top:
+    """Stops an instance when its set of the k largest |values| and their signs are certain.
+
+    All of an instance's claims hold together with the probability `confidence` at least, whenever
+    it stops. bounds: of v(S); answers outside are refused. None: the claims are asymptotic in the
+    number of pairs. Values that rounding alone may have put in order are not told apart.
+    """
+
+    k: int
+    confidence: float
+    bounds: tuple[float, float] | None = None
+
+    # Checks while the number of pairs doubles. Two: a further check costs no confidence.
+    checks = 2
+
+    def bound(self, independent: bool) -> str:
+        """The name of the bound; pairs must be independent."""
+        assert independent
+        return "asymptotic" if self.bounds is None else "bounded"
+
+    def alpha(self, P: int, K: int) -> float:
+        """The probability with which one test may go wrong."""
+        return (1 - self.confidence) / shared_by(self.k, P, K)
+
+    def undecided(self, check: Checkpoint) -> np.ndarray:
+        """The players in an open test of the k largest so far; bool [n, P]."""
+        values, D = check.result.values, check.pairs
+        n, P, K = values.shape
+        alpha = self.alpha(P, K)
+        quantile = time_uniform_quantile(D, alpha, two_sided=False)
+        self._refuse_outside(check)
+        if self.bounds is None and math.isinf(quantile):
+            return np.ones((n, P), bool)
+        order = np.argsort(-np.abs(values), axis=1, kind="stable")
+        members, others = order[:, : self.k], order[:, self.k :]
+        own = np.take_along_axis(values, members, axis=1)[:, :, None]  # [n, k, 1, K]
+        across = np.take_along_axis(values, others, axis=1)[:, None]  # [n, 1, others, K]
+        about = values if self.bounds is None else None
+        squares, products = pair_moments(check, members, about)
+        own_square = np.take_along_axis(squares, members, axis=1)[:, :, None]
+        other_square = np.take_along_axis(squares, others, axis=1)[:, None]
+        if self.bounds is None:
+            # The standard errors may know of more spread than few draws show.
+            known = check.result.std_errors**2 * D * (D - 1)  # NaN if nothing is known
+            known_own = np.take_along_axis(known, members, axis=1)[:, :, None]
+            own_square = np.maximum(own_square, known_own)
+            known_other = np.take_along_axis(known, others, axis=1)[:, None]
+            other_square = np.maximum(other_square, known_other)
+            positive = by_quantile(quantile, D)
+        else:
+            positive = self._by_bounds(D, alpha)
+        # Only what could be told apart at all, by more than rounding.
+        least = 2 * check.resolution[:, None, None, None]
+        if self.k == P:
+            open_signs = ~(positive(np.abs(own), own_square, 1) & (np.abs(own) > least))[:, :, 0]
+            found = np.zeros(values.shape, bool)
+            np.put_along_axis(found, members, open_signs, axis=1)
+            return found.any(axis=2)
+        apart = np.abs(own) - np.abs(across) > least
+        product = np.take_along_axis(products, others[:, None], axis=2)
+        sums = own_square, other_square, product
+        certain = larger(signs_of(own), own, across, *sums, positive) & apart
+        return players_of(~certain, members, others)
+
+    def unmet(self, count: int, of: int, budget: int) -> str:
+        """The warning if `count` of the sampled instances used their budget up before."""
+        return (
+            f"top={self.k} is not certain at confidence={self.confidence:g} for {count:,} of "
+            f"{of:,} sampled instances within budget={budget:,}; stats['certain'] says which. "
+            "Raise budget=; values that are equal are never told apart."
+        )
+
+    def _by_bounds(self, D: int, alpha: float) -> Callable[..., np.ndarray]:
+        """`positive` of `larger`: each contribution is within +- the span of the bounds, and so is
+        its mean over a pair.
+        """
+        assert self.bounds is not None
+        span = self.bounds[1] - self.bounds[0]
+
+        def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
+            return log_bounded_factor(D * mean, square, 2.0 * players * span) >= math.log(1 / alpha)
+
+        return positive
+
+    def _refuse_outside(self, check: Checkpoint) -> None:
+        """Raises ModelOutputError for answers outside the bounds."""
+        if self.bounds is None:
+            return
+        low, high = self.bounds
+        for one in np.concatenate([check.low, check.high]):
+            if not low - check.resolution.max() <= one <= high + check.resolution.max():
+                raise ModelOutputError(
+                    f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
+                    f"{one:.6g}. Give bounds that all answers are within, or leave bounds= out."
+                )
+
+
+# What an instance does never depends on the others of the call.
+Rule: TypeAlias = Narrow | Top
+
+
+def narrow(tolerance: float | None) -> Narrow | None:
+    """The rule of `tolerance=`; None: there is none."""
+    return None if tolerance is None else Narrow(tolerance)
+
+
+def shared_by(k: int, P: int, K: int) -> int:
+    """How many tests share the probability of a wrong claim."""
+    return 2 * K * (P if k == P else P + k - 1)
+
+
+def larger(
+    signs: np.ndarray,
+    own: np.ndarray,
+    other: np.ndarray,
+    own_square: np.ndarray,
+    other_square: np.ndarray,
+    product: np.ndarray,
+    positive: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+) -> np.ndarray:
+    """Whether |phi_i| > |phi_j| and the sign of phi_i are certain: s phi_i + u phi_j > 0 for both
+    u = -1 and 1; bool. Arrays broadcast.
+
+    signs: s, -1 or 1, the claimed sign of phi_i. own, other: means of the two over the pairs that
+    sampled both. The squares and the product: sums over these pairs of the deviations from the
+    means. positive(mean, square, players): whether a mean of draws with such a sum of squares is
+    certainly above 0, for draws that add up this number of players.
+    """
+    found = np.ones(np.broadcast_shapes(own.shape, other.shape), bool)
+    for u in (-1.0, 1.0):
+        square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
+        found &= positive(signs * own + u * other, square, 2)
+    return found
+
+
+def signs_of(values: np.ndarray) -> np.ndarray:
+    """-1 or 1."""
+    return np.where(values < 0, -1.0, 1.0)
+
+
+def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Callable[..., np.ndarray]:
+    """`positive` of `larger` by a number of standard errors of a mean of `count` draws."""
+
+    def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
+        return mean > quantile * np.sqrt(square / (count * (count - 1)))
+
+    return positive
+
+
+def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The players in one of these tests, bool [n, P].
+
+    tests: bool [n, k, P - k, K], of members int [n, k, K] against others int [n, P - k, K].
+    """
+    n, k, left, K = tests.shape
+    found = np.zeros((n, k + left, K), bool)
+    np.put_along_axis(found, members, tests.any(axis=2), axis=1)
+    np.put_along_axis(found, others, tests.any(axis=1), axis=1)
+    return found.any(axis=2)
+
+
+def pair_moments(
+    check: Checkpoint, members: np.ndarray, about: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(squares [n, P, K], products with the members [n, k, P, K]): sums over pairs of what is left
+    of each pair's estimates.
+
+    members: int [n, k, K]. about: what is taken from the estimates [n, P, K]; None: the mean of the
+    pairs before, 0 for the first. Sums are taken in one order for any number of instances.
+    """
+    assert check.estimates is not None
+    n, k, K = members.shape
+    P = check.result.values.shape[1]
+    squares, products = np.zeros((n, P, K)), np.zeros((n, k, P, K))
+    step = max(1, NUMBERS // (min(TOGETHER, check.pairs) * P * K))
+    for first in range(0, n, step):
+        rows = slice(first, min(first + step, n))
+        chosen = members[rows][:, None]
+        for left in _left(check.estimates, check.pairs, rows, about):
+            own = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
+            for d in range(left.shape[1]):
+                squares[rows] += left[:, d] ** 2
+                products[rows] += own[:, d, :, None] * left[:, d, None]
+    return squares, products
+
+
+def _left(
+    estimates: Estimates, D: int, rows: slice, about: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """What is left of the pairs' estimates of some instances, [n', d, P, K], chunk after chunk."""
+    total: np.ndarray | float = 0.0
+    for first in range(0, D, TOGETHER):
+        own = estimates(rows, slice(first, min(first + TOGETHER, D)))
+        if about is not None:
+            yield own - about[rows, None]
+            continue
+        left = np.empty_like(own)
+        for d in range(own.shape[1]):
+            left[:, d] = own[:, d] - total / max(1, first + d)
+            total = total + own[:, d]
+        yield left
