@@ -78,7 +78,7 @@ from xaijax.methods.loading import load as load
 from xaijax.methods.qii import observational as observational
 from xaijax.methods.qii import quantities as quantities
 from xaijax.methods.qii.qii import QII as QII
-from xaijax.methods.qii.samples_needed import samples_needed as samples_needed
+from xaijax.methods.qii.sampled import samples_needed as samples_needed
 from xaijax.models import FirstLayer as FirstLayer
 from xaijax.models import Model as Model
 from xaijax.models import Split as Split

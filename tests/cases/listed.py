@@ -8,7 +8,7 @@ import games
 import numpy as np
 
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.limits import limits_of
+from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import replacement_of

@@ -32,8 +32,7 @@ from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_corners
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
-from xaijax_kernels.structures.named import in_blocks, xaijax_gaussian_sums
-from xaijax_kernels.structures.product import Product
+from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.singles import all_but_one, single_means
 from xaijax_kernels.structures.summed import Summed
 from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices

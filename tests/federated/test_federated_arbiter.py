@@ -11,7 +11,7 @@ from parties import GUEST, HOST, Watched, guest_folder, logistic, mutated, names
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.host.joint import JointRun
+from xaijax.federated.host.host import JointRun
 from xaijax.federated.wire import messages, party
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")

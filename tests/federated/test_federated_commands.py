@@ -15,8 +15,9 @@ from repository import ROOT
 import xaijax as xj
 from xaijax import cli
 from xaijax import federated as fd
-from xaijax.federated.command_line import commands, configuration
-from xaijax.federated.command_line.configuration import read_settings, read_table
+from xaijax.federated.command_line import commands
+from xaijax.federated.command_line import commands as configuration
+from xaijax.federated.command_line.commands import read_settings, read_table
 from xaijax.federated.guest.sessions import LIFETIME, MOST_SESSIONS, Session, Sessions
 from xaijax.federated.wire import party
 from xaijax.federated.wire.tokens import SessionKey

@@ -15,7 +15,7 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, n
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.command_line.configuration import read_lines, read_settings, read_table
+from xaijax.federated.command_line.commands import read_lines, read_settings, read_table
 from xaijax.federated.host.answers import Answers, alone_in
 from xaijax.federated.wire.messages import decode, encode
 from xaijax.federated.wire.tls import host_and_port

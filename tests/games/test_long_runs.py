@@ -15,7 +15,7 @@ from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.permutation import Permutation
 from xaijax.games.asking import long_runs
 from xaijax.games.asking.long_runs import MOST_HOST_ROWS
-from xaijax.methods.anchors import run as anchors
+from xaijax.methods.anchors import search as anchors
 from xaijax.players.index import named
 from xaijax_kernels.engine.operations import operations
 

@@ -5,7 +5,7 @@ import pytest
 from small_case import B, X, f64
 
 import xaijax as xj
-from xaijax.games.engine.whose_rows import named_rows
+from xaijax.games.engine.host import named_rows
 
 ROWS = np.random.default_rng(4).normal(size=(40, 4)).astype(np.float32)
 

@@ -45,9 +45,9 @@ from xaijax_kernels.engine.hybrids import (
     ranks,
 )
 from xaijax_kernels.engine.listed import group_means, list_means
-from xaijax_kernels.engine.one_output import LEAST_COLUMNS, one_output
 from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
+from xaijax_kernels.engine.tiles import LEAST_COLUMNS, one_output
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.gradients.front import back, front

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.engine.one_output import LEAST_COLUMNS
-from xaijax_kernels.engine.tiles import Traced
+from xaijax_kernels.engine.tiles import LEAST_COLUMNS, Traced
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 

@@ -22,7 +22,8 @@ from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32, 
 from xaijax_kernels import structures
 from xaijax_kernels.engine.tiles import TileShape, run_tiles
 from xaijax_kernels.games.semivalues import shapley_weights
-from xaijax_kernels.structures import factors, product, sums
+from xaijax_kernels.structures import factors, sums
+from xaijax_kernels.structures import named as product
 from xaijax_kernels.structures.base import VECTORS, Affine, Background, Layer
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.dense import Dense

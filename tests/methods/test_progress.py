@@ -8,7 +8,7 @@ import pytest
 from progress_bar import Bar
 
 import xaijax as xj
-from xaijax.methods.anchors import run as anchors
+from xaijax.methods.anchors import search as anchors
 from xaijax.methods.explainer import explainer
 
 

@@ -18,8 +18,7 @@ from privacy_audits import (
 from privacy_cases import table_model
 
 import xaijax as xj
-from xaijax.games.measure.score import Score
-from xaijax.games.measure.scores import Column
+from xaijax.games.measure.score import Column, Score
 from xaijax.methods.qii import recount
 from xaijax.privacy import mechanism
 

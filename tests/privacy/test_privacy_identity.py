@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import xaijax as xj
-from xaijax.models.identity.fitted_state import Unreadable, digest_of
+from xaijax.models.identity.identity import Unreadable, digest_of
 
 D = np.random.default_rng(4).integers(0, 3, (12, 2)).astype(np.float32)
 Y = (D[:, 0] > D[:, 1]) * 1

@@ -13,7 +13,8 @@ from privacy_cases import before_noise, planned, table_model
 
 import xaijax as xj
 from xaijax.players.index import index_weights
-from xaijax.privacy import constants, noise_needed
+from xaijax.privacy import constants
+from xaijax.privacy import plan as noise_needed
 from xaijax.privacy.sensitivity import bound
 
 ROUNDING = 1e-12  # of the oracle's float sums of at most 25 terms

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from xaijax.sweeps.engines import memory
-from xaijax.sweeps.engines.memory import MMAP, TRIM, kept_while_running
+from xaijax.sweeps.engines import worker as memory
+from xaijax.sweeps.engines.worker import MMAP, TRIM, kept_while_running
 
 # Each array is 256 pages, which come anew where the last one was given back.
 FAULTS = """

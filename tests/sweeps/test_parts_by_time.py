@@ -19,7 +19,8 @@ from sweeping import B, Counted, N, X, explainer, parts, product
 
 import xaijax as xj
 from xaijax.cli import main
-from xaijax.sweeps import cuts, progress, sweep, task
+from xaijax.sweeps import cuts, sweep, task
+from xaijax.sweeps import sweep as progress
 from xaijax.sweeps.cuts import Cut
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.inputs import source_of

@@ -9,7 +9,7 @@ import pytest
 from sweeping import X, explainer
 
 import xaijax as xj
-from xaijax.sweeps import progress
+from xaijax.sweeps import sweep as progress
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ import pytest
 from sweeping import EACH, B, X, explainer, parts, product
 
 import xaijax as xj
-from xaijax.sweeps import inputs, progress
+from xaijax.sweeps import inputs
+from xaijax.sweeps import sweep as progress
 from xaijax.sweeps.engines.choose import shard_of
 
 

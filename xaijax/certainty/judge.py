@@ -1,30 +1,40 @@
 """`judge`: how far any attribution is from the truth that this library computes.
 
-Letters: N instances, P players, K outputs.
+Letters: N instances, P players, K outputs, F entries of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, overload
 
-from xaijax.certainty.agreement import measures
-from xaijax.certainty.faithfulness import curves_of
-from xaijax.certainty.given import (
-    as_values,
-    attributions,
-    refuse_other_amounts_of,
-    refuse_other_outputs_of,
-    rows_spent,
-    seeds_of,
-)
-from xaijax.certainty.truth import RUNS, truth_of
+import numpy as np
+
+from xaijax.certainty.truth import RUNS, Truth, truth_of
 from xaijax.core import checks
+from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
+from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.game import Game
+from xaijax.games.measure.asked_model import AskedModel
+from xaijax.games.measure.own_rows import with_own
+from xaijax.games.measure.replacement import replacement_of
+from xaijax.games.measure.score import chosen_column, read_outputs
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.results.judgement import Judgement, Judgements
+from xaijax.methods.fingerprint import functions_of
+from xaijax.players.players import OwnPlayers, player_names
+from xaijax.results.asked import asked_output
+from xaijax.results.explanation import Explanation
+from xaijax.results.judgement import Curves, Judgement, Judgements
+from xaijax.results.same_question import (
+    amount_of,
+    refuse_other_amounts,
+    refuse_other_functions,
+    refuse_other_outputs,
+)
+from xaijax.tables.rows import rows_of
 
 
 @overload
@@ -161,3 +171,221 @@ def _seeds(given: int | None, own: int, used: set[int]) -> range:
     while shared := used & set(range(first, first + RUNS)):
         first = max(shared) + 1
     return range(first, first + RUNS)
+
+
+LARGE = 0.1  # of a row's span: values whose sign is looked at
+CLEAR = 3.0  # standard errors of a sampled truth, from which on its own sign is taken for known
+TIE = 1e-6  # of a row's largest |value|; float32 sums of equal values differ by less
+
+
+def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
+    """The fields of a `Judgement` that say how far; values float64 [N, P, K]."""
+    true, off = truth.values, values - truth.values
+    noise = truth.variances.sum(axis=1)  # [N, K]
+    squared = (off**2).sum(axis=1) - noise
+    size = (true**2).sum(axis=1) - noise
+    rows = squared.reshape(-1)
+    known = size.reshape(-1) > 0
+    relative = rows[known] / size.reshape(-1)[known]
+    flips, large = _flips(values, truth)
+    residual = np.abs(values.sum(axis=1) - truth.change)
+    return {
+        "relative_error": float(relative.mean()) if len(relative) else np.nan,
+        "relative_std_error": _std_error(relative),
+        "pooled_error": float(rows.sum() / size.sum()) if size.sum() > 0 else np.nan,
+        "p95": float(np.quantile(np.sqrt(np.maximum(rows, 0)), 0.95)),
+        "top1": _overlap(values, true, 1),
+        "top3": _overlap(values, true, 3),
+        "sign_flips": float(flips / large) if large else np.nan,
+        "efficiency": float(residual.mean()) if truth.efficient else np.nan,
+        "row_errors": np.sqrt(np.maximum(squared, 0)),
+    }
+
+
+def _std_error(parts: np.ndarray) -> float:
+    """Of the mean of independent parts; NaN for fewer than two."""
+    return float(parts.std(ddof=1) / np.sqrt(len(parts))) if len(parts) > 1 else np.nan
+
+
+def _overlap(values: np.ndarray, true: np.ndarray, k: int) -> float:
+    """Which share of the k largest |values| is among the k largest true ones, mean over rows.
+
+    Players that tie with the k-th true one count too.
+    """
+    P = values.shape[1]
+    k = min(k, P)
+    largest = np.argsort(-np.abs(values), axis=1, kind="stable")[:, :k]
+    size = np.sort(np.abs(true), axis=1)
+    least = size[:, [P - k]] - TIE * size[:, [-1]]
+    return float((np.take_along_axis(np.abs(true), largest, axis=1) >= least).mean())
+
+
+def _flips(values: np.ndarray, truth: Truth) -> tuple[int, int]:
+    """(large true values that have the other sign, large true values)."""
+    true = truth.values
+    span = np.maximum(true.max(axis=1), 0) - np.minimum(true.min(axis=1), 0)  # [N, K]
+    least = np.maximum(LARGE * span[:, None], CLEAR * np.sqrt(truth.variances))
+    large = (np.abs(true) >= least) & (true != 0)
+    return int((large & (np.sign(values) == -np.sign(true))).sum()), int(large.sum())
+
+
+# Each instance has its own order. The players of each instance are numbered by their rank there,
+# so that one list of coalitions ("the first s", "all but the first s") is each instance's own, and
+# the engine asks all of them at once.
+
+
+def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs) -> Curves:
+    """Both curves of the values [N, P, K]."""
+    N, P, K = values.shape
+    held = rows_of(X).take(np.repeat(np.arange(N), K)) if K > 1 else X
+    game = _game(explainer, held, _ranked(explainer, values), outputs)
+    first = np.arange(P) < np.arange(P + 1)[:, None]  # [P + 1, P]: the first s are kept
+    asked = game.values(np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
+    each = asked.reshape(N, K, 2 * P, K)
+    own = np.stack([each[:, k, :, k] for k in range(K)], axis=2)  # [N, 2 P, K]
+    insertion, rest = own[:, : P + 1], own[:, P + 1 :]
+    deletion = np.concatenate([insertion[:, -1:], rest, insertion[:, :1]], axis=1)
+    return Curves(insertion, deletion, int(game.count.distinct))
+
+
+def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
+    """Whose each entry is, by the player's place in its row's order; int64 [N K, F]."""
+    N, P, K = values.shape
+    each = values.transpose(0, 2, 1).reshape(N * K, P)
+    rank = np.argsort(np.argsort(-each, axis=1, kind="stable"), axis=1, kind="stable")
+    players = explainer.players
+    of_entry = players.of_entry if isinstance(players, OwnPlayers) else players.of_column[None]
+    owner = np.repeat(np.broadcast_to(of_entry, (N, of_entry.shape[1])), K, axis=0)
+    return np.where(owner < 0, -1, np.take_along_axis(rank, np.maximum(owner, 0), axis=1))
+
+
+def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> Game:
+    """The explainer's question of these rows, each with players of its own."""
+    background, weights, *_, limits = explainer._given
+    asked = cast(AskedModel, explainer.model)
+    donors = replacement_of(asked, background, weights, X)
+    own = OwnPlayers(numbers, player_names(explainer.players.count))
+    parts = with_own(asked, donors, own, explainer._of_each)
+    score = None if outputs is None else chosen_column()
+    evaluator = Evaluator(asked, *parts, limits, score=score, offsets=outputs is None)
+    rows = evaluator.setting.replacement.table.read(X, "X", asked.allow_nan)
+    chosen = None
+    if outputs is not None:
+        names = getattr(asked, "output_names", None)
+        chosen = read_outputs(outputs, len(rows_of(X)), explainer.model.classes, names)
+    return Game(evaluator, rows, explainer.quantity, own=chosen)
+
+
+def attributions(given: Any) -> dict[str, Any]:
+    """Those of a mapping by their names; a single one is called "values"."""
+    if not isinstance(given, Mapping):
+        return {"values": given}
+    if not given:
+        raise InputError("values: got an empty dict; name at least one attribution.")
+    return {str(name): one for name, one in given.items()}
+
+
+def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> None:
+    """Raise InputError for explanations of another quantity or link, before the model is asked.
+
+    Other orders of outputs are refused too where the model says what its outputs are called.
+    """
+    own = amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
+    functions = functions_of(explainer.quantity)
+    known = explainer.model.output_names
+    for name, one in named.items():
+        if isinstance(one, Explanation):
+            called = f"values: {name!r}", "the explainer"
+            refuse_other_amounts(amount_of(one.provenance, one.kind), own, called)
+            refuse_other_functions(one.stats, functions, called)
+        if known is not None:
+            _refuse_turned(name, one, known)
+
+
+def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> None:
+    """Raise InputError for explanations of other outputs than the truth's, [N] or [K]."""
+    for name, one in named.items():
+        _refuse_turned(name, one, truth.output_names or ())
+        if isinstance(one, Explanation) and len(one) == len(truth):
+            one = one[:, :, 0] if one.values.shape[2:] == (1,) else one
+            called = f"values: {name!r}", "the explainer's answer"
+            refuse_other_outputs(one, truth, called, paired=True)
+
+
+def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
+    """Raise InputError where an explanation, of shap too, has these outputs in another order."""
+    told = getattr(given, "output_names", None)
+    if not isinstance(told, list | tuple) or len(told) != len(known):
+        return
+    told = list(map(str, told))
+    if told != list(known) and sorted(told) == sorted(known):
+        raise InputError(
+            f"values: {name!r} has the outputs {_few(tuple(told))}, and the explainer has "
+            f"{_few(tuple(known))}. Give them in the same order."
+        )
+
+
+def seeds_of(named: Mapping[str, Any]) -> set[int]:
+    """The seeds that the attributions were drawn with, as far as they say."""
+    stats = [one.stats for one in named.values() if isinstance(one, Explanation)]
+    return {int(s["seed"]) for s in stats if isinstance(s.get("seed"), int | np.integer)}
+
+
+def rows_spent(one: Any) -> int | None:
+    """Model rows that an xaijax Explanation says it asked; None: not known."""
+    spent = one.stats.get("model_rows") if isinstance(one, Explanation) else None
+    return int(spent) if isinstance(spent, int | np.integer) else None
+
+
+def as_values(
+    name: str, given: Any, players: tuple[str, ...], shape: tuple[int, ...]
+) -> np.ndarray:
+    """The numbers of one attribution, float64 [N, P, K].
+
+    given: an xaijax or shap Explanation, or an array, a tensor of torch too; players: the names of
+    the P players; shape: (N, P, K) of the truth. Arrays shaped like the rows are read in C order
+    where a row has P entries. Raises InputError for other shapes, other names or numbers that are
+    not finite.
+    """
+    own = _names(given)
+    if own is not None and own != players:
+        raise InputError(
+            f"values: {name!r} is of the players {_few(own)}, and the explainer has "
+            f"{_few(players)}. Explain by the same players, in the same order."
+        )
+    held = getattr(given, "values", given)
+    held = held if not callable(held) else given
+    held = held.detach().cpu().numpy() if hasattr(held, "detach") else held
+    numbers = real_numbers(held, "values")
+    N, P, K = shape
+    if K > 1 and numbers.shape == (N, P):
+        raise InputError(
+            f"values: {name!r} has shape {numbers.shape}, and the model has {K} outputs. Give "
+            "[N, P, K], or say which output each instance is of by outputs=."
+        )
+    if K > 1 and numbers.shape == (N, K, P) and K != P:
+        raise InputError(
+            f"values: {name!r} has shape {numbers.shape}, outputs before players. Give [N, P, K]: "
+            "values.transpose(0, 2, 1)."
+        )
+    other = K > 1 and numbers.shape[-1:] != (K,)
+    if numbers.ndim < 1 or len(numbers) != N or numbers.size != N * P * K or other:
+        raise InputError(
+            f"values: {name!r} has shape {numbers.shape}; with {N:,} rows, {P:,} players and "
+            f"{K:,} outputs, {(N, P) if K == 1 else (N, P, K)} is needed."
+        )
+    if not np.isfinite(numbers).all():
+        raise InputError(f"values: {name!r} holds numbers that are not finite; leave rows out.")
+    return numbers.reshape(N, P, K)
+
+
+def _names(given: Any) -> tuple[str, ...] | None:
+    """Names of players where something says them."""
+    found = getattr(given, "feature_names", None)
+    if found is None and hasattr(given, "columns") and hasattr(given, "dtypes"):
+        found = given.columns  # a frame of values
+    return None if found is None else tuple(map(str, found))
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")

@@ -15,7 +15,6 @@ Reading order:
     facts               the facts of a record as names and short texts
     command_line        a command of `xaijax`, as argparse takes it
     forks               JAX in a forked process: refused in place of waiting for ever
-    failpoint           where a test lets this process be killed
     sequences           bounds of a mean that hold at all looks at once
     intervals           confidence intervals from standard errors and degrees of freedom
     reads               what a function's answers depend on, as far as its code names it

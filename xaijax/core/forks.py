@@ -6,7 +6,9 @@ What comes before the first use of JAX may fork as it likes; after it a child is
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections import Counter
 
 from xaijax.core.errors import ForkedProcessError
 
@@ -41,3 +43,22 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+VARIABLE = "XAIJAX_FAILPOINT"
+_passed: Counter[str] = Counter()
+
+
+def failpoint(name: str) -> None:
+    """End this process as by SIGKILL, where the environment says `name`, or "name:3": at the third
+    time. Elsewhere nothing.
+    """
+    wanted = os.environ.get(VARIABLE)
+    if wanted is None:
+        return
+    where, _, time = wanted.partition(":")
+    if where != name:
+        return
+    _passed[name] += 1
+    if _passed[name] >= int(time or 1):
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))

@@ -24,8 +24,7 @@ from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
 from xaijax.estimators.race import RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
-from xaijax.games.game import Game
-from xaijax.games.planned import Planned, listed, walked
+from xaijax.games.game import Game, Planned, listed, walked
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 

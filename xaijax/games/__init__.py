@@ -2,7 +2,6 @@
 
 Reading order:
 
-    planned    what a game would ask for, told by the ways that it would take
     game       `Game`: N instances, asked for semivalues, full tables or lists of coalitions
     ways/      the ways to v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage

@@ -10,6 +10,5 @@ Reading order:
     anchors/       `AnchorExplainer`: rules that hold a prediction
     aec/           `AEC`: a ranking of columns that asks no model
     fingerprint    what values are relative to, told apart so that `merge` joins one question only
-    planned        a plan as a person gets it, out of what a game would ask for
     progress       the progress bar of a run
 """

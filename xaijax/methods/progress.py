@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from tqdm import TqdmWarning
 from tqdm import tqdm as plain
 
 from xaijax.core.errors import InputTypeError
+from xaijax.games.game import Game, Planned
+from xaijax.results.plan import Plan
 
 with warnings.catch_warnings():
     # In a notebook without ipywidgets tqdm draws its bar as text, and would warn of that on import.
@@ -71,3 +74,19 @@ def read_progress(progress: Any) -> bool | None:
     if progress is not None and not isinstance(progress, bool):
         raise InputTypeError(f"progress must be None, True or False, got {progress!r}.")
     return progress
+
+
+def plan_of(game: Game, planned: Planned, names: np.ndarray) -> Plan:
+    """The plan of a game; names str [N]: who answers each instance."""
+    evaluator, backend = game.evaluator, game.ask.backend()
+    compiled = evaluator.probed.compiled
+    return Plan(
+        estimator=names,
+        model_rows=planned.rows,
+        structure=planned.structure,
+        tile=evaluator.clock.tile,
+        model_calls=planned.calls,
+        memory=backend.bytes,
+        programs=sum(compiled.lacks(recipe) for recipe in planned.recipes.values()),
+        backend=evaluator.setting.model.backend,
+    )

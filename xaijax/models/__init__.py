@@ -6,7 +6,6 @@ Reading order:
     as_jax          `as_jax`: a host model as a JAX function
     players_of      players from a ColumnTransformer: the columns that come from one source column
     model           `Model`: what the engine sees of a model, and what a person can ask of it
-    changes         what `Model.replace` takes
     adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
     translations/   fitted scikit-learn estimators as JAX functions
     asking/         a model asked: probes, calls on the host, labels

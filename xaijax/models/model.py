@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import jax
 import numpy as np
 
 from xaijax.core import html
 from xaijax.core.checks import NanColumns
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
+from xaijax.models.adapters.functions import checked_params, on_one_device
 from xaijax.models.asking.decided import Codes, decided
 from xaijax.models.asking.findings import (
     Probe,
@@ -28,15 +31,14 @@ from xaijax.models.asking.labels import decide, named
 from xaijax.models.asking.leaves import of_codes
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.rows import answered_by, parts, row_dtype
+from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output, refuse_codes
 from xaijax.models.base.recipe import Recipe, reduced
 from xaijax.models.base.trace import Selected
-from xaijax.models.changes import checked_change
 from xaijax.models.identity.identity import identity, mark
 from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Reader
-from xaijax.models.translations.settled import reason_of, recentred_copy, settled_to
 from xaijax.models.translations.translated import COMPARED, Comparison, Made
 from xaijax.tables.coded_table import CodedTable
 from xaijax_kernels.structures.base import Structure
@@ -428,3 +430,102 @@ class Model:
     def _traced(self, function: Callable[..., Any] | None) -> Callable[..., Any]:
         assert function is not None
         return function
+
+
+class Changed(Protocol):
+    """What is asked of the model."""
+
+    @property
+    def loop(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def params(self) -> Any: ...
+    @property
+    def original(self) -> Any: ...  # the estimator on the host that it translates, or None
+
+
+def checked_change(model: Changed, name: str, value: Any) -> Any:
+    """The value of one option, as the model keeps it; raises InputError, InputTypeError."""
+    if name in ("feature_names", "output_names"):
+        return options.check_names(name, value)
+    if name == "nonfinite":
+        return options.check_choice(name, value, options.NONFINITE)
+    if name in ("max_rows", "timeout"):
+        if model.loop == "jax" and value is not None:
+            raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")
+        check = options.check_max_rows if name == "max_rows" else options.check_timeout
+        return check(value)
+    if name == "params":
+        return _checked_params(model, value)
+    value = options.check_flag(name, value)
+    if name == "thread_safe" and value and model.loop == "jax" and model.original is None:
+        raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")
+    return value
+
+
+def _checked_params(model: Changed, params: Any) -> Any:
+    if model.params is None:
+        raise InputError(
+            f"params= cannot be replaced: {model.name} was made without. Make the model anew "
+            f"with as_model(f, params=...)."
+        )
+    params = on_one_device(checked_params(params))
+    old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (model.params, params))
+    if jax.tree.structure(old) != jax.tree.structure(new):
+        raise InputError(
+            "params= must have the structure of the model's own (for an Equinox module: "
+            "equinox.filter(module, equinox.is_array)); got another. Make a new model with "
+            "as_model."
+        )
+    leaves = zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True)
+    for (path, was), now in leaves:
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            raise InputError(
+                f"params= must keep shapes and dtypes; got {now.dtype}{list(now.shape)} in "
+                f"place of {was.dtype}{list(was.shape)} at params"
+                f"{jax.tree_util.keystr(path)}. Make a new model with as_model."
+            )
+    return params
+
+
+CENTRED = "for numbers less what the first rows have in common"
+
+
+def settled_to(model: Any) -> Any:
+    """The model that answers for this one, as far as its comparison has come."""
+    comparison = model.comparison
+    if comparison.reason is not None:
+        return model.original
+    if comparison.centred is None or model.recentred is None:
+        return model
+    made = model.recentred(model, comparison.centred)
+    if made.loop == "host":
+        return made
+    kept = model.compiled.setdefault(("centred",), {})
+    return dataclasses.replace(made, recentred=None, compiled=kept)
+
+
+def reason_of(model: Any) -> str:
+    """Why it runs where it does."""
+    comparison = model.comparison
+    if comparison is None or comparison.reason is None:
+        centred = comparison is not None and comparison.centred is not None
+        return f"{model.why}, {CENTRED}" if centred else model.why
+    return comparison.reason
+
+
+def recentred_copy(model: Any, of: Callable[[Any], Any]) -> Callable[[Any, Made], Any] | None:
+    """`Model.recentred` of a copy that answers otherwise, of(model), by a function of the program.
+
+    What answers are short of cannot be added there: the estimator answers where anything is.
+    """
+    recentred, original = model.recentred, model.original
+    if recentred is None or original is None:
+        return None
+
+    def copy(_: Any, made: Made) -> Any:
+        other = recentred(model, made)
+        return of(original if other.offset is not None else other)
+
+    return copy

@@ -30,7 +30,6 @@ Reading order:
     pixels         players at their pixels: what pictures of images share
     words          words in lines, each on a ground of its own
     style          what all pictures share: checks, rows, intervals, the players that are shown
-    titles         what stands over a picture: instance, output, unit
     names          names that fit, and differ where the names do
     colours        colours of all pictures, light or dark
 """

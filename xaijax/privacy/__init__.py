@@ -6,7 +6,6 @@ Reading order:
 
     releasing      `release`: from an Explanation of QII to a private copy
     plan           what a release is before its noise: whole numbers, and the noise they need
-    noise_needed   from the sensitivity of one influence to the scale of the noise
     mechanism      the noise: OpenDP's integer discrete Laplace
     exact_index    from exact integer sums to an index, rounded once
     constants      by how much an index multiplies the sensitivity of its game

@@ -5,6 +5,7 @@ Letters: N people explained (1 for quantities of the data), P players, K outputs
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,8 +14,10 @@ import numpy as np
 
 from xaijax.core.errors import PrivacyError
 from xaijax.privacy import constants, exact_index, mechanism
+from xaijax.privacy.exact_index import ROOT
 from xaijax.privacy.facts import Facts, public_facts
-from xaijax.privacy.noise_needed import NoiseNeeded, by_the_paper, proved
+from xaijax.privacy.mechanism import refuse_no_noise, scale_for
+from xaijax.privacy.sensitivity import INDIVIDUAL, bound
 from xaijax.results.explanation import Explanation
 from xaijax.results.recount import LATTICE, ExactSums, Recount
 
@@ -111,3 +114,116 @@ def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
             f"explanation cannot be released: its provenance tells of other sizes {told} than were "
             f"counted {came}."
         )
+
+
+# By how much a distance between vectors of chances can move, when one influence of one class can
+# move by 1. A pair's two vectors p, p' are at least 0 and sum to at most 1, so they are at most
+# 2 apart in L1, 1 in total variation and in the largest entry, the root of 2 in L2; and by the
+# triangle inequality | |a| - |b| | <= |a - b| a distance moves no more than its argument does.
+OF_VECTORS = {
+    "l1": Fraction(2),
+    "tv": Fraction(1),
+    "linf": Fraction(1),
+    "l2": Fraction(14142135624, 10**10),
+}
+
+
+@dataclass(frozen=True)
+class NoiseNeeded:
+    """In lattice steps."""
+
+    sensitivity: int  # L1, of all values together; of one value for "sequential"
+    scale: float
+
+
+def influence_sensitivity(facts: Facts, exact: ExactSums) -> Fraction:
+    """How far one record can move one influence iota(S) of one score, in units of the score.
+
+    From the whole weights that were really used, so that their rounding is counted.
+    """
+    b = Fraction(0) if facts.public_pool else _largest(exact.inner)
+    a = Fraction(0) if facts.quantity in INDIVIDUAL else max(map(_largest, exact.outer))
+    before, after = bound(facts.quantity, a, b, facts.outcome == "label")
+    return (before + after) * Fraction(exact.width, exact.unit)
+
+
+def _largest(weights: np.ndarray) -> Fraction:
+    return Fraction(int(weights.max()), int(weights.sum()))
+
+
+def proved(
+    facts: Facts, exact: ExactSums, chance: np.ndarray | None, epsilon: float, composition: str
+) -> NoiseNeeded:
+    """The noise that `epsilon` needs; every step rounds up."""
+    delta = influence_sensitivity(facts, exact)
+    K = exact.sums.shape[3]
+    if delta == 0:
+        raise PrivacyError(
+            "explanation cannot be released: no noise is needed, since nothing in it depends on "
+            "the data, provided X= and pool= are public, as release takes them to be; or its "
+            "bounds have no width."
+        )
+    one, all_players, each = _index_constants(facts, chance)
+    if facts.difference == "subtract":
+        # Of K classes: each by itself, or all together, since a pair's vectors move by 2 in L1.
+        outputs = min(K * all_players, 2 * each) if K > 1 else all_players
+        single, total = one * delta, outputs * delta
+    else:
+        moved = delta * OF_VECTORS[facts.difference] if K > 1 else delta
+        if facts.difference == "l2":
+            moved += Fraction(1, ROOT)  # the root is cut off
+        single, total, K = one * moved, all_players * moved, 1
+    count = facts.games * facts.players * K
+    if composition == "sequential":
+        # Rounding to the lattice moves a value by at most half a step on either side.
+        step = math.ceil(LATTICE * single) + 1
+        refuse_no_noise(step, epsilon / count)
+        return NoiseNeeded(step, scale_for(step, epsilon / count))
+    steps = math.ceil(LATTICE * facts.games * total) + count
+    refuse_no_noise(steps, epsilon)
+    return NoiseNeeded(steps, scale_for(steps, epsilon))
+
+
+def _index_constants(
+    facts: Facts, chance: np.ndarray | None
+) -> tuple[Fraction, Fraction, Fraction]:
+    """(of one player at most, L1 of all players, the sum over players of the constant of each)."""
+    P = facts.players
+    if facts.unary:  # P different influences
+        return Fraction(1), Fraction(P), Fraction(P)
+    if chance is not None:
+        one, total = constants.of_chances(chance)
+        return one, total, P * one
+    assert facts.weights is not None
+    weights = constants.exact_weights(facts.weights)
+    return constants.of_one(weights), constants.of_all(weights), P * constants.of_one(weights)
+
+
+def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
+    """Lap(sensitivity / epsilon) for each value, by Table I, and twice that for an index.
+
+    Raises PrivacyError for what the paper says nothing about.
+    """
+    n, groups = facts.data_rows, [facts.members or 0, facts.rest or 0]
+    table = {
+        "individual": Fraction(1, facts.pool_rows),
+        "actual": Fraction(1, facts.pool_rows),
+        "average": Fraction(2, n),
+        "rate": Fraction(2, n),
+    }
+    if facts.quantity == "group":
+        table["group"] = Fraction(2, groups[0])
+    if facts.quantity == "disparity":
+        table["disparity"] = Fraction(2, min(groups))
+    told = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
+    if not told or (facts.weights is None and not facts.unary):
+        raise PrivacyError(
+            "calibration='paper' goes with what the paper has a sensitivity for: labels or scores, "
+            "difference='subtract', equal weights, unary influences, Shapley, Banzhaf and limited "
+            "sizes. Say calibration='proved'."
+        )
+    width = Fraction(exact.width, exact.unit)
+    size = table[facts.quantity] * width * (1 if facts.unary else 2)
+    steps = math.ceil(LATTICE * size)
+    refuse_no_noise(steps, epsilon)
+    return NoiseNeeded(steps, steps / epsilon)

@@ -20,5 +20,4 @@ Reading order:
     of_model    what tells its model from another one, or from the same one changed
     inputs      the rows, wherever they are
     parquet     rows of Parquet files, by row groups
-    progress    a bar, or a line a minute
 """

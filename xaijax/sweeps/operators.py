@@ -24,7 +24,7 @@ from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
 from xaijax.sweeps.task import Opened, Recipe
-from xaijax.tables.made_frames import frame_of_columns, widened
+from xaijax.tables.frames import frame_of_columns, widened
 from xaijax.tables.rows import rows_of
 
 FRAMES = "a frame (pandas or polars), or an iterator of frames"

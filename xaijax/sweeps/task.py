@@ -33,7 +33,7 @@ from xaijax.core.errors import (
 from xaijax.core.facts import UNSHOWN
 from xaijax.core.reads import CODE, shown
 from xaijax.core.travel import made_of, pack, unpack
-from xaijax.games.engine.whose_rows import OF_X
+from xaijax.games.engine.host import OF_X
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import watched

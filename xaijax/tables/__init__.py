@@ -9,9 +9,7 @@ Reading order:
     table           `Table`: what the engine asks of rows; arrays as floats or as words of bits
     same_memory     whether two things that were passed are the same rows in memory
     frames          frames that a person gave, checked: names, numbers, copies
-    fingerprints    a number for the bytes of an instance, which keys its own draws
     arrow_columns   what columns of files become, whatever part of them is read
-    made_frames     frames made of columns
     plain_frames    frames as arrays and plain values, and back, for files
     series          a series on its own: a row, a target, a mask
     rows            `rows_of`: rows of any kind behind one set of members; arrays

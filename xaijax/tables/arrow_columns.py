@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.made_frames import frame_of_arrow
+from xaijax.tables.frames import frame_of_arrow
 from xaijax.tables.plain_frames import PANDAS_NULLABLE
 from xaijax.tables.rows import rows_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
 from xaijax.tables.rows import rows_of
 
 _DATES = ("datetime", "timedelta", "timestamp", "date", "duration", "time", "period")
@@ -103,3 +104,30 @@ def copied_frame(frame: Any, name: str, allow_nan: bool | NanColumns) -> Any:
         allowed = checks.nan_at(allow_nan, j)
         checks.finite(rows.column(j), f"{name}, column {label!r},", allowed)
     return rows.copy()
+
+
+KINDS = {"pandas": "xaijax[data]", "polars": "polars"}  # and what installs them
+
+
+def frame_of_columns(kind: str, columns: Mapping[str, Any]) -> Any:
+    """A frame of the library `kind` with these columns."""
+    library: Any = require(kind, KINDS[kind])
+    return library.DataFrame(dict(columns))
+
+
+def frame_of_arrow(kind: str, table: Any) -> Any:
+    """A frame of the library `kind` with the rows of a pyarrow Table."""
+    if kind == "pandas":
+        return table.to_pandas(ignore_metadata=True)
+    library: Any = require(kind, KINDS[kind])
+    return library.from_arrow(table)
+
+
+def widened(frame: Any, columns: Mapping[str, Any]) -> Any:
+    """The frame with more columns to its right, in its own order of rows."""
+    kind = rows_of(frame).kind
+    library: Any = require(kind, KINDS[kind])
+    if kind == "polars":
+        return frame.hstack(library.DataFrame(dict(columns)))
+    more = library.DataFrame(dict(columns), index=frame.index)
+    return library.concat([frame, more], axis=1)

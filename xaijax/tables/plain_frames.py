@@ -1,7 +1,7 @@
 """Frames as dicts of NumPy arrays and plain values, and back, column by column.
 
 Texts and other objects are object arrays here; what becomes of them in a file is the affair of
-`results/files/codec.py`.
+`results/files/npz.py`.
 """
 
 from __future__ import annotations

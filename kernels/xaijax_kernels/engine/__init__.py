@@ -11,7 +11,6 @@ Reading order:
     hybrids       rows with some players' columns from the instance and the others from the donor
     turns         how a loop inside a dispatch counts its turns, on each platform
     lattice       which players differ for a pair, and how pairs become a stream of model rows
-    one_output    one output of each row, by a trace of which the others are not made
     reduce        from the values of a dispatch to one semivalue per pair, on the device
     steps         the steps of a trace: which treat each number by itself, and how one is taken
     operations    how many operations a model takes for a row, counted in its trace

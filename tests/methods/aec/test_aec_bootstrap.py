@@ -12,7 +12,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import xaijax as xj
 from xaijax.methods.aec import aec as estimator
-from xaijax.methods.aec import bootstrap, draws, replicates, rows
+from xaijax.methods.aec import bootstrap, draws, rows
+from xaijax.methods.aec import bootstrap as replicates
 
 
 def effects_of(X, y, S, weights=None, **options):

@@ -12,7 +12,8 @@ from aec_data import fitted
 from sklearn.linear_model import Ridge
 
 import xaijax as xj
-from xaijax.methods.aec import bootstrap, equal, rows
+from xaijax.methods.aec import bootstrap, rows
+from xaijax.methods.aec import survey as equal
 from xaijax_kernels.collinearity.effects import RemainingEffects
 
 COPIES = 4

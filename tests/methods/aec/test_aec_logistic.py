@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.methods.aec import distinct, lbfgs
+from xaijax.methods.aec import distinct
+from xaijax.methods.aec import logistic as lbfgs
 from xaijax_kernels.collinearity import newton as kernel
 
 # Newton stops where a step is below 1e-8, and takes it: what is left is about its square times the

@@ -13,7 +13,8 @@ from aec_data import collinear
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import xaijax as xj
-from xaijax.methods.aec import lbfgs, stopping
+from xaijax.methods.aec import logistic as lbfgs
+from xaijax.methods.aec import logistic as stopping
 
 NO_DATA = not os.environ.get("XAIJAX_DATA")
 FAR = "stopped far from its minimum"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from progress_bar import Bar
 
 import xaijax as xj
-from xaijax.methods.amortized import fitting, inputs
+from xaijax.methods.amortized import explainer as fitting
+from xaijax.methods.amortized import inputs
 from xaijax.methods.amortized.fitted import Cost
 from xaijax.methods.amortized.predictor import TILE
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import t
 
 import xaijax as xj
-from xaijax.methods.amortized import labels
-from xaijax.methods.amortized.labels import labelled
+from xaijax.methods.amortized import questions as labels
+from xaijax.methods.amortized.questions import labelled
 
 P, N, FALSE_ALARM = 6, 256, 1e-6
 RNG = np.random.default_rng(0)

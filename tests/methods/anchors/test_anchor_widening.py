@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from often import all_but
 
 import xaijax as xj
-from xaijax.methods.anchors.found import Found
+from xaijax.methods.anchors.record import Found
 from xaijax.methods.anchors.search import search as run_search
 from xaijax.methods.anchors.settings import settings_of
 from xaijax.methods.anchors.widening import widen

@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
 from xaijax.games.engine import programs
-from xaijax_kernels.engine.one_output import LEAST_COLUMNS
+from xaijax_kernels.engine.tiles import LEAST_COLUMNS
 
 N, F, K, B = 12, 5, 7, 4
 RNG = np.random.default_rng(0)

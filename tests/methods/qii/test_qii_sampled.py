@@ -12,7 +12,7 @@ import pytest
 import xaijax as xj
 from xaijax.estimators.draws import fixed_pool
 from xaijax.estimators.draws import run as draws
-from xaijax.methods.qii import lists
+from xaijax.methods.qii import qii as lists
 
 P, SEEDS, DRAWS = 4, 100, 120
 RNG = np.random.default_rng(0)

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from jax import lax
 
-from xaijax.models.structure.column_map import evaluated
-from xaijax.models.structure.moves import MOVES, SMALL, is_small_move, moved
+from xaijax.models.structure.column_map import (
+    ROW_MOVES,
+    SMALL_ARRAY,
+    evaluated,
+    is_small_move,
+    moved,
+)
 from xaijax_kernels.engine.steps import bound
 
 X = np.arange(2 * 3 * 4, dtype=np.int32).reshape(2, 3, 4)
@@ -36,7 +41,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("name", ROW_MOVES)
 def test_as_jax_moves_them(name: str) -> None:
     compared = 0
     for step in STEPS[name]:
@@ -71,7 +76,7 @@ def test_constants_are_moved_while_others_are_traced() -> None:
 
 
 def test_a_piece_of_a_large_array_stays_on_its_device() -> None:
-    large = jnp.zeros(SMALL, jnp.float32)
+    large = jnp.zeros(SMALL_ARRAY, jnp.float32)
     equation = jax.make_jaxpr(lambda x: lax.slice(x, (0,), (3,)))(large).jaxpr.eqns[0]
     assert not is_small_move(equation, [large])
     small = jax.make_jaxpr(lambda x: lax.slice(x, (0,), (3,)))(large[:8]).jaxpr.eqns[0]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 import xaijax as xj
 from xaijax.games.asking import whole_rows
 from xaijax.models.asking import row_count
-from xaijax.models.structure import affine
+from xaijax.models.structure import found as affine
 from xaijax_kernels.structures import closed_forms
 
 RNG = np.random.default_rng(3)

@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import xaijax as xj
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.translations import registry
-from xaijax.models.translations.agreed import MOST, Agreed
-from xaijax.models.translations.translated import Comparison
+from xaijax.models.translations.translated import MOST, Agreed, Comparison
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 4))

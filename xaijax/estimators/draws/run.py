@@ -23,7 +23,7 @@ from xaijax.games.engine.player_values import Values
 from xaijax.games.game import Game
 from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.drawn import drawn as by_parts
-from xaijax.tables.fingerprints import fingerprints
+from xaijax.tables.same_memory import fingerprints
 from xaijax_kernels.games import sampling
 
 ROWS_OF_CHUNK = 1 << 13  # model rows of one game that are summed together

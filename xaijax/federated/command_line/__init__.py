@@ -3,5 +3,4 @@
 Reading order:
 
     commands        `xaijax guest`, `xaijax host` and `xaijax arbiter`, as argparse has them
-    configuration   guest.toml, host.toml and arbiter.toml, and tables of numbers, read and checked
 """

@@ -1,29 +1,37 @@
-"""The commands `xaijax guest`, `xaijax host` and `xaijax arbiter`."""
+"""The commands `xaijax guest`, `xaijax host` and `xaijax arbiter`.
+
+Letters: N rows, F columns.
+"""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import dataclasses
 import os
 import secrets
 import signal
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xaijax.core.command_line import command_of
 from xaijax.core.errors import InputError
-from xaijax.federated.command_line.configuration import (
-    HOST_OPTIONS,
-    arbiter_of,
-    guest_of,
-    host_of,
-    host_rows,
-    read_secret,
-    read_settings,
-)
+from xaijax.core.optional import require
+from xaijax.federated.arbiter import Arbiter
 from xaijax.federated.guest.arguments import SECRET
 from xaijax.federated.guest.audit import verify_audit
-from xaijax.federated.wire.grpc_transport import serve
+from xaijax.federated.guest.guest import Guest
+from xaijax.federated.guest.policy import Policy
+from xaijax.federated.host.host import Host
+from xaijax.federated.split.model import SplitModel, load_split
+from xaijax.federated.split.parts import columns_by_name, load_part
+from xaijax.federated.wire.grpc_transport import Connection, serve
+from xaijax.federated.wire.tls import Tls
+from xaijax.models import as_model
 from xaijax.results.files.npz import file_to_write
 
 GUEST = (
@@ -168,3 +176,239 @@ def _config(actions: Any, name: str, about: str, run: Run) -> Any:
     command.add_argument("--config", required=True, metavar="TOML", help="see docs/federated.md")
     command.set_defaults(run=run)
     return command
+
+
+# Paths in a file are relative to its folder. Letters: N rows, F columns.
+
+HOST_OPTIONS = (
+    "reference", "index", "estimator", "end_weight", "version", "batch", "deadline", "budget",
+    "link", "seed", "batch_size", "max_memory", "tolerance", "tile",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """One file: its entries, and where it lies."""
+
+    path: Path
+    entries: Mapping[str, Any]
+
+    def needed(self, name: str) -> Any:
+        """An entry that must be there."""
+        if name not in self.entries:
+            raise InputError(f"{self.path}: {name} is missing.")
+        return self.entries[name]
+
+    def file(self, name: str) -> Path:
+        """An entry that names a file."""
+        return self._beside(self.needed(name), name)
+
+    def tls(self) -> Tls:
+        """The section [tls]."""
+        section = self.needed("tls")
+        names = [field.name for field in dataclasses.fields(Tls)]
+        refuse_unknown(self.path, section, names, "tls.", needed=names)
+        return Tls(**{name: self._beside(section[name], f"tls.{name}") for name in names})
+
+    def _beside(self, name: Any, entry: str) -> Path:
+        if not isinstance(name, str):
+            raise InputError(f"{self.path}: {entry} must be a file's name, got {name!r}.")
+        return self.path.parent / name
+
+
+def read_settings(path: str | Path, accepted: Sequence[str]) -> Settings:
+    """Read a TOML file. Raises InputError for one that is none, and for unknown entries."""
+    place = Path(path)
+    try:
+        entries = tomllib.loads(place.read_text("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"config: {place} cannot be read: {error}.") from None
+    refuse_unknown(place, entries, accepted, "")
+    return Settings(place, entries)
+
+
+def refuse_unknown(
+    path: Path, section: Any, accepted: Sequence[str], prefix: str, needed: Sequence[str] = ()
+) -> None:
+    """Raise InputError for entries that are not known, or missing."""
+    if not isinstance(section, Mapping):
+        raise InputError(f"{path}: {prefix.rstrip('.')} must be a section, got {section!r}.")
+    for name in section:
+        if name not in accepted:
+            raise InputError(
+                f"{path}: {prefix}{name} is not known; accepted: {', '.join(accepted)}."
+            )
+    for name in needed:
+        if name not in section:
+            raise InputError(f"{path}: {prefix}{name} is missing.")
+
+
+def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.ndarray]:
+    """A CSV file with a header: identifiers [N] (texts), names [F] of the others, rows [N, F].
+
+    Raises InputError for a file that is none, without that column, and for entries that are no
+    numbers; the text names the line and the column, and not the entry.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *lines = csv.reader(file)
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"rows: {path} cannot be read as CSV ({type(error).__name__}).") from None
+    if identifier not in header:
+        raise InputError(f"rows: {path} has no column {identifier!r}, which identifier names.")
+    own = header.index(identifier)
+    names = [name for name in header if name != identifier]
+    rows = np.empty((len(lines), len(names)))
+    for number, line in enumerate(lines):
+        if len(line) != len(header):
+            raise InputError(
+                f"rows: {path}, line {number + 2} has {len(line)} entries, the header "
+                f"{len(header)}."
+            )
+        values = [one for place, one in enumerate(line) if place != own]
+        for column, value in enumerate(values):
+            try:
+                rows[number, column] = float(value)
+            except ValueError:
+                raise InputError(
+                    f"rows: {path}, line {number + 2}: the entry of {names[column]!r} is no number."
+                    " Encode categories first."
+                ) from None
+    return [line[own] for line in lines], names, rows
+
+
+def read_lines(path: Path, name: str) -> list[str]:
+    """Identifiers, one a line.
+
+    Lines end where a text file's do; other characters that separate lines for Unicode may be in an
+    identifier. A byte-order mark is none.
+    """
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")  # \r\n and \r are read as \n
+        return lines[:-1] if lines[-1] == "" else lines
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: {path} cannot be read ({type(error).__name__}).") from None
+
+
+def guest_of(settings: Settings) -> Guest:
+    """The guest of a guest.toml."""
+    identifiers, columns, rows = read_table(settings.file("rows"), settings.needed("identifier"))
+    parts = settings.entries.get("parts")
+    if isinstance(parts, Mapping):
+        parts = {name: load_part(settings.path.parent / str(one)) for name, one in parts.items()}
+    policy = settings.entries.get("policy", {})
+    names = [field.name for field in dataclasses.fields(Policy)]
+    refuse_unknown(settings.path, policy, names, "policy.")
+    aligned = None
+    if "aligned" in settings.entries:
+        aligned = read_lines(settings.file("aligned"), "aligned")
+    return Guest(
+        rows,
+        identifiers,
+        parts,
+        reference=settings.entries.get("reference", "median"),
+        policy=Policy(**policy),
+        secret=read_secret(settings.file("secret")),
+        state=settings.file("state"),
+        aligned=aligned,
+        party=settings.entries.get("party"),
+        feature_names=columns,
+    )
+
+
+def read_secret(path: Path) -> bytes:
+    """The long-term secret that `xaijax guest secret` wrote."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"secret: {path} cannot be read ({error.strerror}). Make one with "
+            "`xaijax guest secret FILE`."
+        ) from None
+
+
+def host_of(settings: Settings) -> Host:
+    """The host of a host.toml."""
+    tls = settings.tls()
+    _, names, background = read_table(settings.file("background"), settings.needed("identifier"))
+    guests = settings.needed("guests")
+    if not isinstance(guests, Mapping):
+        raise InputError(f'{settings.path}: guests must be a section, name = "host:port".')
+    given = settings.entries
+    options = {name: given[name] for name in HOST_OPTIONS if name in given}
+    if "answers" in given:
+        options["answers"] = settings.file("answers")
+    arbiter, model = None, None
+    if "arbiter" in given:
+        arbiter = Connection(given["arbiter"], tls)
+    else:
+        model = _named(load_split(settings.file("model")), names)
+        background = background[:, _order(model, names, "background")]
+    return Host(
+        model,
+        background,
+        {name: Connection(address, tls) for name, address in guests.items()},
+        read_lines(settings.file("identifiers"), "identifiers"),
+        arbiter=arbiter,
+        **options,
+    )
+
+
+def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
+    """Rows to explain: identifiers [N], and the host's columns [N, H] in the order of the model.
+
+    Where the model has no names, these are the columns of the background in its order. Raises
+    InputError for other columns, and without names for the same ones in another order.
+    """
+    identifier = settings.needed("identifier")
+    identifiers, names, rows = read_table(path, identifier)
+    if "arbiter" not in settings.entries:
+        model = load_split(settings.file("model"))
+        if model.feature_names is not None:
+            return identifiers, rows[:, _order(model, names, "rows")]
+    _, known, _ = read_table(settings.file("background"), identifier)
+    if names != known:
+        raise InputError(
+            f"rows: {path} has the columns {names}, the background {known}; the same ones in the "
+            "same order are needed."
+        )
+    return identifiers, rows
+
+
+def _order(model: SplitModel, names: Sequence[str], name: str) -> list[int]:
+    """Where the model's columns [H] stand among the names of a table."""
+    assert model.feature_names is not None
+    return columns_by_name(names, model.feature_names, name, "the model's host side")
+
+
+def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
+    """The split model with its names, or, where it has none, with those of the background."""
+    if model.feature_names is not None:
+        return model
+    if len(names) != model.columns:
+        raise InputError(
+            f"background has {len(names)} columns beside the identifier, the model takes "
+            f"{model.columns}."
+        )
+    return dataclasses.replace(model, feature_names=names)
+
+
+def arbiter_of(settings: Settings) -> Arbiter:
+    """The arbiter of an arbiter.toml; its model is "module:name", code that this process runs."""
+    tls = settings.tls()
+    module, _, name = str(settings.needed("model")).partition(":")
+    found = getattr(require(module, module), name or "model", None)
+    if found is None:
+        raise InputError(f"{settings.path}: model: {module} has no {name or 'model'}.")
+    guests, names = settings.needed("guests"), ("columns", "address")
+    if not isinstance(guests, Mapping):
+        raise InputError(f"{settings.path}: guests must be sections, [guests.NAME].")
+    for guest, section in guests.items():
+        refuse_unknown(settings.path, section, names, f"guests.{guest}.", needed=names)
+    return Arbiter(
+        as_model(found),
+        settings.needed("columns"),
+        {guest: section["columns"] for guest, section in guests.items()},
+        {guest: Connection(section["address"], tls) for guest, section in guests.items()},
+        hosts=settings.entries.get("hosts", ()),
+    )

@@ -5,7 +5,6 @@ Reading order:
     guest        `Guest`: opens a session, aligns identifiers, answers
     arguments    what a `Guest` is made with, read and checked
     sessions     the open connections: keys, and what was answered
-    disclosure   the one way out for answers: clipped, with noise, rounded
     policy       `Policy`: what is allowed, stated once and checked at each request
     noise        noise that follows from the secret: asking again does not average it out
     counts       how often each identifier was asked for, over all sessions and restarts

@@ -1,7 +1,7 @@
 """`Host`: the party that explains. It asks guests once, and then is the in-process explainer.
 
-Letters: N instances, H columns of the host, P players, L identifiers of the aligned list, E numbers
-of a guest's answer.
+Letters: N instances, H columns of the host, P players, L identifiers of the aligned list, E
+numbers of a guest's answer, R rows, m guests.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
 from xaijax.federated.host.answers import REFERENCE, Answers, alone_in
-from xaijax.federated.host.arguments import (
-    by_name,
-    check_model,
-    host_reference,
-    joined,
-    split_model,
-    transports_of,
-    version_of,
-)
 from xaijax.federated.host.asking import Conversation, check_distinct
-from xaijax.federated.host.joint import JointRun
 from xaijax.federated.in_process.arguments import END_WEIGHT
 from xaijax.federated.in_process.explainer import FederatedExplainer
+from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.split.model import SplitModel, answer_labels
+from xaijax.federated.split.parts import columns_by_name
 from xaijax.federated.wire import psi
-from xaijax.federated.wire.party import Transport
+from xaijax.federated.wire.messages import VERSION, numbers
+from xaijax.federated.wire.messages import rows_of as rows_of_message
+from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import identifiers_of
+from xaijax.games.measure.replacement import Baseline
+from xaijax.models import as_model
 from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
+from xaijax.tables.frames import frame_labels
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import entries_at, is_labelled
+from xaijax.tables.tree import is_tree
 
 BATCH = 256
 
@@ -362,3 +361,182 @@ class Host:
         }
         one = row if rows_of(row).is_frame else row[0]
         return FederatedExplainer(self.model, row, guests, reference=one, **self._common)
+
+
+MODEL = "the model's host side"
+
+
+def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
+    """[host's columns | guests' answers], an array or a frame as the rows are."""
+    own = rows_of(rows)
+    taken = [name for name in labels if name in own.labels]
+    if taken:
+        raise InputError(
+            f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
+        )
+    return own.beside(answers, labels)
+
+
+def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
+    """Rows of the host's columns, those of a frame or a Series in the order of `names` [H].
+
+    Arrays, and all rows where the model has no names, come back as they are. Raises InputError for
+    other columns.
+    """
+    if names is None or isinstance(rows, str) or is_tree(rows):
+        return rows
+    if is_labelled(rows):
+        labels = [str(one) for one in rows.index]
+        return entries_at(rows, columns_by_name(labels, names, name, MODEL))
+    own = rows_of(rows)
+    if not own.is_frame:
+        return rows
+    return own.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
+
+
+def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:
+    """The host's reference as one row, an array or a frame; and what it is, in a word."""
+    source, kind = reference_of(reference, background, model.allow_nan)
+    if not isinstance(source, Baseline):
+        raise InputError(
+            "reference has several rows; a guest answers for one reference. Give one row, or "
+            "'median'."
+        )
+    row = source.as_rows(model.allow_nan)
+    return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind
+
+
+def check_model(model: Any, arbiter: Any) -> None:
+    """Refuse a joint model without an arbiter, and a model with one."""
+    if arbiter is not None:
+        if model is not None:
+            raise InputError("model must be None with arbiter=, which holds the joint model.")
+        if not hasattr(arbiter, "call"):
+            raise InputTypeError(
+                f"arbiter must be a Connection or InMemory, got {type(arbiter).__name__}."
+            )
+    elif not isinstance(model, SplitModel):
+        raise InputError(
+            f"model must be a SplitModel, got {type(model).__name__}. A joint model needs all "
+            "columns in one place, which neither party may be: give arbiter=, the transport to a "
+            "third process that both trust, and model=None."
+        )
+
+
+def split_model(model: SplitModel | None) -> SplitModel:
+    """The model, where it is known to be there."""
+    assert model is not None
+    return model
+
+
+def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]:
+    """The transports by guest, in the model's order."""
+    if not isinstance(guests, Mapping) or not guests:
+        raise InputTypeError(
+            f'guests must be a dict {{"name": transport}}, got {type(guests).__name__}. Without '
+            "guests, say FederatedExplainer."
+        )
+    for name, one in guests.items():
+        if not hasattr(one, "call"):
+            raise InputTypeError(
+                f"guests: {name!r} needs a Connection or InMemory, got {type(one).__name__}."
+            )
+    if model is None:
+        return dict(guests)
+    if set(guests) != set(model.widths):
+        raise InputError(
+            f"guests are {sorted(map(str, guests))}, those of the model {sorted(model.widths)}; "
+            "the same names are needed."
+        )
+    return {name: guests[name] for name in model.widths}  # in the model's order
+
+
+def version_of(version: Any, guest: str, guests: Mapping[str, Any]) -> str | None:
+    """The model version to ask of one guest; None: its only one."""
+    if isinstance(version, Mapping):
+        unknown = [name for name in version if name not in guests]
+        if unknown:
+            raise InputError(
+                f"version: there is no guest {unknown[0]!r}; guests are {list(guests)}."
+            )
+        version = version.get(guest)
+    if version is not None and not isinstance(version, str):
+        raise InputTypeError(f"version must be a text, got {version!r}.")
+    return version
+
+
+# A row is the host's columns and, per guest, the number of a token: n + 1 for "the block of
+# instance n", 0 for the special one. That is algorithm 2 of Wang (2019) with the arbiter in the
+# guests' place.
+
+WHO = "the arbiter"
+
+
+class JointRun:
+    """One host's use of an arbiter; `model` is what its explainer asks."""
+
+    def __init__(self, arbiter: Transport, deadline: float) -> None:
+        self._arbiter, self._deadline = arbiter, deadline
+        self._run, self._most = b"", 1
+        self.model = as_model(self._predict, backend="host")
+
+    def loaded(
+        self, conversations: Mapping[str, Conversation], places: Sequence[int], columns: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Let the arbiter fetch the guests' blocks of these places; numbers of tokens.
+
+        Returns:
+            Of the instances [N, m], of the reference [1, m], and how many rows guests were asked.
+
+        Raises FederatedProtocolError and its kinds.
+        """
+        started = ask(self._arbiter, WHO, "Start", self._deadline, version=VERSION)
+        if started.columns != columns or list(started.guests) != list(conversations):
+            raise FederatedProtocolError(
+                f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
+                f"the host has {columns} and {list(conversations)}. Name them as the arbiter does."
+            )
+        self._run, self._most = started.run, max(1, started.most)
+        listed = [REFERENCE, *places]
+        opened_by = {name: one.open() for name, one in conversations.items()}
+        check_distinct({name: one.state for name, one in opened_by.items()})
+        for name, one in conversations.items():
+            opened = opened_by[name]
+            ask(
+                self._arbiter,
+                WHO,
+                "Load",
+                self._deadline,
+                run=self._run,
+                guest=name,
+                session=opened.session,
+                tokens=one.token_bytes(opened, listed),
+                most=opened.most,
+            )
+        m = len(conversations)
+        answers = np.repeat(np.arange(1.0, len(places) + 1)[:, None], m, axis=1)
+        return answers, np.zeros((1, m)), m * len(listed)
+
+    def _predict(self, rows: np.ndarray) -> np.ndarray:
+        """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
+        found, width = [], 0
+        for start in range(0, len(rows), self._most):
+            part = rows[start : start + self._most]
+            said = ask(
+                self._arbiter,
+                WHO,
+                "Predict",
+                self._deadline,
+                run=self._run,
+                rows=len(part),
+                values=numbers(part),
+            )
+            if found and said.width != width:
+                raise FederatedProtocolError(
+                    f"{WHO}: an answer of width {said.width} follows one of width {width}; its "
+                    "model must answer all rows alike."
+                )
+            width = said.width
+            values = rows_of_message(said.values, len(part), max(1, said.width), f"{WHO}: answer")
+            found.append(values if said.width else values[:, 0])
+        return np.concatenate(found)

@@ -4,9 +4,7 @@ Reading order:
 
     explainer      `FederatedExplainer`: the host's columns one by one, each guest's as one player
     arguments      what it is given, as read
-    sets           interactions of its players: what has none, and those who own nothing
     worth          what each guest's columns are worth to the answers and to the score
     reference      the row that stands where a party is switched off
     parties        who owns which column
-    idle_players   players without a column: left out of the game, and put back with value 0
 """

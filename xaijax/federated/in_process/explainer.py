@@ -1,12 +1,13 @@
 """`FederatedExplainer`: Shapley values of a vertically split table, each guest as one player.
 
-Letters: N instances, F columns, P players, m guests, K outputs.
+Letters: N instances, F columns, P players, m guests, K outputs, M sets of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -18,22 +19,67 @@ from xaijax.estimators.driver import EstimatorName
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
-from xaijax.federated.in_process.idle_players import WithIdle
 from xaijax.federated.in_process.reference import reference_of
-from xaijax.federated.in_process.sets import refuse_order, refuse_regression, with_idle
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.asking.refuse import LARGEST_TABLE
-from xaijax.games.game import Game
+from xaijax.games.game import Game, Planned, tables
 from xaijax.games.measure.replacement import Baseline
-from xaijax.games.planned import Planned, tables
+from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.explainer.record import Answer
 from xaijax.models import explainer_class
-from xaijax.players.index import IndexLike
+from xaijax.players.index import IndexLike, index_weights
+from xaijax.players.players import Players
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
 from xaijax.results.interactions import Interactions
 from xaijax.results.plan import Plan
+from xaijax.results.set_keys import all_of
 from xaijax.tables.rows import rows_of
+from xaijax_kernels.games.semivalues import induced_weights
+
+# Such a player is null. Shapley's and Banzhaf's values of the others are what they are without it;
+# weights by size count it, so that the others' weights are those that it induces on them.
+
+
+class WithIdle(Explainer):
+    """An `Explainer` of players some of whom own no column."""
+
+    def __init__(self, idle: Mapping[int, str], **arguments: Any) -> None:
+        """idle: {place among all players: name}; players= names the others, in order."""
+        self._idle = dict(idle)
+        super().__init__(**arguments)
+        names = list(self.players.names)
+        for place in sorted(self._idle):
+            names.insert(place, self._idle[place])
+        busy = np.array([p for p in range(len(names)) if p not in self._idle])
+        # For what is recorded; the games know of the others alone.
+        self.players = Players(busy[self.players.of_column], tuple(names))
+
+    def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
+        busy = self.players.count
+        weights, name = index_weights(index, busy + len(self._idle))
+        self.index_weights = weights  # of all players
+        if isinstance(index, str) or not self._idle:
+            return index_weights(index, busy)
+        return induced_weights(weights, busy), name
+
+    def _answer(self, game: Game, choice: Choice) -> Answer:
+        found = super()._answer(game, choice)
+        if not self._idle or found.values.shape[1] == self.players.count:
+            return found
+        return dataclasses.replace(
+            found,
+            values=self._filled(found.values),
+            std_errors=None if found.std_errors is None else self._filled(found.std_errors),
+        )
+
+    def _filled(self, values: np.ndarray) -> np.ndarray:
+        """[N, P, K], with 0 for those who own nothing."""
+        out = np.zeros((len(values), self.players.count, values.shape[2]))
+        out[:, [p for p in range(self.players.count) if p not in self._idle]] = values
+        return out
+
 
 Told = TypeVar("Told", Explanation, Interactions)
 
@@ -395,3 +441,53 @@ class _LeastSquares(WithIdle):
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         places = sorted(self._idle)
         return least_squares(game, self.weights, rows, self._end_weight, places)
+
+
+def refuse_regression(estimator: str) -> None:
+    """Raise InputError for the authors' least squares, which have values of players alone."""
+    if estimator == "wls":
+        raise InputError(
+            "estimator='wls' is a regression on single players, and has no interactions. Say "
+            "estimator='auto' or 'exact'."
+        )
+
+
+def refuse_order(order: int, busy: int, idle: Mapping[int, str]) -> None:
+    """Raise InputError for sets that are larger than all players who own a column."""
+    if idle and order > busy:
+        raise InputError(
+            f"order={order}: only {busy} players own columns; {', '.join(idle.values())} own none, "
+            "and take part in no interaction. Lower order=."
+        )
+
+
+def with_idle(found: Interactions, idle: Mapping[int, str]) -> Interactions:
+    """The interactions of all players, given those of the players who own columns.
+
+    Who owns nothing is null: its sets are 0, and those of the others are what they are without it,
+    by every index.
+    """
+    if not idle:
+        return found
+    names = list(found.feature_names)
+    for place in sorted(idle):
+        names.insert(place, idle[place])
+    busy = [p for p in range(len(names)) if p not in idle]
+    sets = all_of(len(names), found.order or 1)
+    place = {S: m for m, S in enumerate(sets)}
+    at = [place[tuple(busy[p] for p in S)] for S in found.sets]
+
+    def filled(values: np.ndarray | None) -> Any:
+        if values is None:
+            return None
+        out = np.zeros((len(values), len(sets), *values.shape[2:]))
+        out[:, at] = values
+        return out
+
+    return replace(
+        found,
+        values=filled(found.values),
+        std_errors=filled(found.std_errors),
+        sets=sets,
+        feature_names=tuple(names),
+    )

@@ -4,7 +4,6 @@ Reading order:
 
     long_runs    runs that take long, told of before they start
     questions    `Questions`: the rows of N instances, and the loop that answers hybrids of them
-    ends         the scores of the donors, and what hybrids are scored against
     whole_rows   the model's own answers to whole rows, against which a structure's are held
     refuse       what is refused: too many coalitions, too little memory, bad answers
     asked        what ends, whole_rows and refuse use of the questions and the game

@@ -10,8 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from xaijax.games.engine.loop import Instances
-from xaijax.games.engine.probed import Probed
-from xaijax.games.engine.setting import Setting
+from xaijax.games.engine.setting import Probed, Setting
 from xaijax.games.measure.quantity import Quantity
 
 

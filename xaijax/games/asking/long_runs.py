@@ -15,7 +15,7 @@ from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.core.once import once
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
-from xaijax.games.engine.probed import Probed
+from xaijax.games.engine.setting import Probed
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.structures.summed import WHOLE_ROWS
 

@@ -13,13 +13,11 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
-from xaijax.games.asking.ends import Ends
 from xaijax.games.asking.refuse import refuse_bad_answers
-from xaijax.games.asking.whole_rows import WholeAnswers, whole_answers
+from xaijax.games.asking.whole_rows import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
 from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
-from xaijax.games.engine.probed import Probed
-from xaijax.games.engine.setting import Setting
+from xaijax.games.engine.setting import Probed, Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.lattice import Pairs, pack
@@ -68,7 +66,7 @@ class Questions:
         self._largest: np.ndarray | None = None  # [N + B]
         self._own = own  # where the score looks at f(x)
         self._whole: WholeAnswers | None = None
-        self.ends = Ends(self)
+        self.ends = EmptyAndFull(self)
 
     @property
     def N(self) -> int:

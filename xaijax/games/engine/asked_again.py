@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.games.engine.shared_rows import hashes
+from xaijax.games.engine.host import hashes
 from xaijax.games.measure.asked_model import Again
 from xaijax.games.measure.replacement import agreement_codes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,6 @@ from jax.sharding import Mesh
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.once import shapes_of
-from xaijax.games.engine.clock import Clock
 from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.structures.base import Structure
@@ -147,3 +146,20 @@ def _dtype(a: Any) -> Any:
     if isinstance(a, np.ndarray):
         return jax.dtypes.canonicalize_dtype(a.dtype)
     return jnp.result_type(a)
+
+
+@dataclass
+class Clock:
+    """Running totals; a game takes the difference over its own run."""
+
+    compile_seconds: float = 0.0
+    model_calls: int = 0
+    padded_rows: int = 0
+    spared_rows: int = 0  # that equal rows asked before
+    tiles: int = 0  # dealt to the devices
+    tile: int = 0  # rows of a tile, or of a host call
+    tile_halvings: int = 0  # times the device ran out of memory
+
+    def copy(self) -> Clock:
+        """The totals as they stand."""
+        return replace(self)

@@ -10,17 +10,19 @@ Letters: T tiles in a dispatch, of all devices together.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xaijax.games.engine.clock import Clock
-from xaijax.games.engine.threads import beside
+from xaijax.core.jax_settings import usual
+from xaijax.games.engine.compiled import Clock
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched
 
@@ -90,3 +92,24 @@ def dealt(tiles: int, T: int, devices: int, before: int) -> tuple[np.ndarray, np
     tile, device = np.arange(tiles), np.repeat(np.arange(devices), counts)
     first = np.cumsum(counts) - counts
     return device * (T // devices) + tile - first[device], counts
+
+
+THREADS = 2
+
+_threads: list[ThreadPoolExecutor] = []
+
+
+def beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
+    """Run the compiled program on one of the threads; its outputs, once they are there."""
+    if not _threads:
+        _threads.append(ThreadPoolExecutor(THREADS, "xaijax-dispatch"))
+    return _threads[0].submit(_run, program, arguments)
+
+
+def _run(program: Any, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    with usual():
+        return jax.block_until_ready(program(*arguments))
+
+
+if hasattr(os, "register_at_fork"):  # a child has the list, but not the threads
+    os.register_at_fork(after_in_child=_threads.clear)

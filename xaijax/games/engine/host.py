@@ -20,12 +20,11 @@ from xaijax.core.threads import in_order
 from xaijax.games.engine.compiled import Compiled, Recipe, shape
 from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
 from xaijax.games.engine.plan import capacity
-from xaijax.games.engine.shared_rows import Sharing, filled
-from xaijax.games.engine.whose_rows import WhoseRows
+from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.host_loop import Answered, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import Dispatch, Pairs
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
 from xaijax_kernels.engine.tables import tables_of_pairs
 
@@ -321,3 +320,111 @@ class HostBackend:
 
 def _drawn(P: int, kind: str, x: Any, donors: Any, players: Any, slots: Any, masks: Any) -> Any:
     return hybrid_rows(x, donors, players, P, SLOT_BITS, slots, masks, kind)
+
+
+# Against one reference row, instances that agree in the players they keep have the same hybrids:
+# on codes a third of the rows and more. On continuous columns there are next to none, which the
+# first rows tell. Against many background rows they are rare, and not looked for.
+
+MOST_ROWS = 1 << 19  # looked through together
+FIRST_ROWS = 1 << 16  # and of the first look, which decides whether there is another
+WORTH = 0.1  # of the rows at least must be spared; continuous columns share 2^-k of them
+# Rows of a call are filled up to a multiple: how many are new depends on the other instances, and
+# linear algebra rounds the last few rows of a product in another way than the rest.
+MULTIPLE = 64
+
+
+class Sharing:
+    """Whether and in how large stretches shared rows are looked for."""
+
+    def __init__(self, most_rows: int) -> None:
+        """most_rows: whose codes fit the memory."""
+        self.worth = True
+        self._most = min(most_rows, MOST_ROWS)
+        self._first = True
+
+    def stretches(self, pieces: Iterator[Dispatch]) -> Iterator[list[Dispatch]]:
+        """The pieces, some at a time. One is taken ahead: the rest is in what this returns."""
+        held: list[Dispatch] = []
+        rows = 0
+        for piece in pieces:
+            most = min(FIRST_ROWS, self._most) if self._first else self._most
+            if held and rows + piece.rows > most:
+                yield held
+                held, rows = [], 0
+            held.append(piece)
+            rows += piece.rows
+        if held:
+            yield held
+
+    def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to ask, int64 [distinct], and for each row its place among them; codes [R, C]."""
+        words = agreement_codes(codes)
+        same_as = first_alike(words, hashes(words))
+        asked = np.flatnonzero(same_as == np.arange(len(codes)))
+        self.worth = self.worth and len(asked) <= (1 - WORTH) * len(codes)
+        self._first = False
+        return asked, np.searchsorted(asked, same_as)
+
+
+def filled(rows: np.ndarray) -> np.ndarray:
+    """Rows [R, C] with the last one repeated to a whole multiple."""
+    return np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % MULTIPLE, axis=0)])
+
+
+def hashes(words: np.ndarray) -> np.ndarray:
+    """64 bits of each row of whole numbers [R, C], by a polynomial in an odd constant; [R]."""
+    out = np.zeros(len(words), np.uint64)
+    for column in words.T:
+        out ^= column.astype(np.int64).view(np.uint64)
+        out *= np.uint64(0x9E3779B97F4A7C15)
+        out ^= out >> np.uint64(29)
+    return out
+
+
+def first_alike(words: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """For each row the first row that equals it, or itself where rows of one key differ; [R]."""
+    order = np.argsort(keys, kind="stable")
+    new = np.r_[True, np.diff(keys[order]) != 0]
+    first = np.empty(len(words), np.int64)
+    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
+    alike = (words[first] == words).all(axis=1)
+    return np.where(alike, first, np.arange(len(words)))
+
+
+OF_X = "these are hybrids of X"  # how a note begins that counts rows as the call did
+_SHOWN = 8  # stretches of rows that are named
+
+
+class WhoseRows:
+    """The rows of a stream whose slots are one row each."""
+
+    def __init__(self, x: Instances, kind: str, masks: np.ndarray | None) -> None:
+        """kind, masks: of the stream."""
+        self._here = x.here
+        # Of rows asked one by one, whether a coalition of the list keeps nothing of X.
+        self._none_kept = None if kind != "rows" or masks is None else ~masks.any(axis=1)
+
+    def of(self, slots: np.ndarray) -> str:
+        """Of some rows; slots int32 [R, 3 + words]."""
+        if self._none_kept is not None and self._none_kept[slots[:, 0] - LISTED].all():
+            rows = named_rows(slots[:, 2])
+            return f"these are donors as they are (background, pool or data), {rows} of them, not X"
+        own = slots[:, 1] if self._here is None else self._here[slots[:, 1]]
+        return f"{OF_X} {named_rows(own)} with the donors (background, pool or data)"
+
+
+def named_rows(rows: Any) -> str:
+    """ "row 4", "rows 0 to 31", "rows 2, 5 and 9 to 11" of whole numbers in any order."""
+    distinct = np.unique(rows)
+    ends = np.flatnonzero(np.diff(distinct) > 1)
+    starts = distinct[np.r_[0, ends + 1]]
+    stops = distinct[np.r_[ends, len(distinct) - 1]]
+    parts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(starts, stops, strict=True)]
+    if len(distinct) == 1:
+        return f"row {parts[0]}"
+    more = len(parts) - _SHOWN
+    if more > 0:
+        left = int((distinct > stops[_SHOWN - 1]).sum())
+        return f"rows {', '.join(parts[:_SHOWN])} and {left:,} more"
+    return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"

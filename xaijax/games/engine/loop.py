@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.games.engine.clock import Clock
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import Clock, Recipe
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 

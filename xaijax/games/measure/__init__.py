@@ -6,8 +6,6 @@ Reading order:
     replacement   the donors and their weights, which stand in for absent players
     players_of_rows   who plays, by `players=` and the rows that it is of
     quantity      a mean of scores over donors and rows, and an outer function of it
-    chosen        one output for each instance: `outputs=` of `Explainer`
     score         `Score`: what is made of the answer to one row, and its bounds
-    scores        the scores that QII's quantities are made of
     asked_model   what is asked of a model: the contract that `xaijax.models` keeps
 """

@@ -9,7 +9,6 @@ Reading order:
     space         what a space is: which rows stand beside x once a rule's columns are kept
     bins          what "the same" means in a column, and a rule's predicates
     coverage      which data rows satisfy a rule, kept as bits
-    known_draws   draws whose hybrid was asked for a smaller rule before
     device        the loop of JAX models for pulls
     host          the loop of host models for the same pulls
     pulls         rules of instances as rows of a loop, their draws, and their bits as counts

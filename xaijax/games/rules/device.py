@@ -14,10 +14,9 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import RAISE, Recipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
-from xaijax.games.engine.make import part_of_tile
+from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
+from xaijax.games.engine.evaluator import part_of_tile
 from xaijax.games.engine.programs import Programs
-from xaijax.games.engine.threads import THREADS
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.host import HostBackend
-from xaijax.games.engine.whose_rows import named_rows
+from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls, packed
 from xaijax_kernels.engine.turns import counted

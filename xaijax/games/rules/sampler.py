@@ -18,7 +18,7 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.threads import in_order
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.whose_rows import named_rows
+from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.coverage import Cover
@@ -27,8 +27,8 @@ from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import read_by
-from xaijax.tables.fingerprints import fingerprints
 from xaijax.tables.rows import rows_of
+from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of

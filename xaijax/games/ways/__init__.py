@@ -9,11 +9,9 @@ Reading order:
     totals            the sums that these three fill
     tables            v(S) of all coalitions, in stretches that fit the memory
     by_parts          the same by a layer that adds: x's part for all donors, a donor's for all x
-    own_lists         v(S) of coalitions of which each instance has its own
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once
     crossed           the same by the model's structure: instances beside distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases
-    coming            what a way would ask for, told before it does, and what it finds
 """

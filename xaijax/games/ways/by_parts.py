@@ -22,12 +22,11 @@ from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
-from xaijax.games.engine.limits import power_below
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.plan import bucket, capacity
+from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.engine.setting import Setting
-from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.listed import ByRows, Part
+from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.listed import list_words
 from xaijax_kernels.engine.turns import platform_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts

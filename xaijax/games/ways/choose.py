@@ -54,7 +54,6 @@ from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
 from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
-from xaijax.games.ways.coming import Coming, Means
 from xaijax.games.ways.corners import ByPairs
 from xaijax.games.ways.distinct_donors import (
     ByCrossing,
@@ -63,7 +62,7 @@ from xaijax.games.ways.distinct_donors import (
 )
 from xaijax.games.ways.drawn import drawn_values
 from xaijax.games.ways.listed import ByCorners, ByList, ByRows, ListOfCoalitions, Masks
-from xaijax.games.ways.totals import Stretch, Totals, Weights
+from xaijax.games.ways.totals import Coming, Means, Stretch, Totals, Weights
 
 
 class SemivalueWay(Protocol):

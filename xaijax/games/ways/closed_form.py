@@ -13,9 +13,8 @@ import numpy as np
 from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.probed import Probed
-from xaijax.games.ways.coming import Coming
-from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
+from xaijax.games.engine.setting import Probed
+from xaijax.games.ways.totals import Coming, OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Affine, Background, Form
 from xaijax_kernels.structures.closed_forms import blocks
 

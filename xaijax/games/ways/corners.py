@@ -16,8 +16,7 @@ from xaijax.games.asking.questions import Questions
 from xaijax.games.asking.refuse import refuse_bad_answers
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.loop import Answers, Backend, Check, Done, Instances
-from xaijax.games.ways.coming import Coming
-from xaijax.games.ways.totals import Stretch, Totals, Weights
+from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 
 

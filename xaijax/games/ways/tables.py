@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.loop import Backend
-from xaijax.games.ways.coming import Coming
+from xaijax.games.ways.totals import Coming
 
 
 def full_tables(

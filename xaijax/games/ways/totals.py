@@ -3,17 +3,18 @@
 Sums over donors are float64, in the donors' order within a size k: the same bits whichever other
 instances are in the call.
 
-Letters: N instances, n of a stretch, B donors, P players, M sets of them, K outputs, k players that
-differ.
+Letters: N instances, n of a stretch, B donors, P players, M sets of them, K outputs, k players
+that differ, C coalitions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
+from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.loop import Backend
 from xaijax.players.interaction_index import InteractionIndex, derivative_weights
 from xaijax_kernels.engine.lattice import Pairs
@@ -224,3 +225,15 @@ def _add_rows(phi: np.ndarray, instance: np.ndarray, place: np.ndarray, terms: n
     N, M, K = phi.shape
     flat = (instance[:, None].astype(np.int64) * M + place)[:, :, None] * K + np.arange(K)
     np.add.at(phi.reshape(-1), flat.reshape(-1), terms.reshape(-1))
+
+
+Means = tuple[np.ndarray, np.ndarray]  # (instances int [n], means over donors float64 [n, C, K])
+
+
+@dataclass(frozen=True)
+class Coming:
+    """Of some instances."""
+
+    rows: np.ndarray  # int64 [n], model rows of each
+    calls: int  # of the model, for all of them
+    recipes: list[Recipe] = field(default_factory=list)  # programs that they run

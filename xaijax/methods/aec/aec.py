@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator, clone
 
 from xaijax.core import checks, typing
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
+from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
     Plan,
     errors,
@@ -31,10 +33,10 @@ from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
-from xaijax.methods.aec.record import explanation, meaning
 from xaijax.methods.aec.rows import Chunks, Rows, Table, table_of, text_names
 from xaijax.methods.aec.survey import Survey, survey, tell
 from xaijax.methods.aec.target import TASKS
+from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,
     effects,
@@ -367,3 +369,54 @@ class AEC(BaseEstimator):
                 "them, y == label."
             )
         return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals, plain._first)
+
+
+SIGN = "the sign is that of b_j times the sum of the others' slopes, not the direction of an effect"
+MIXED = "effects add slopes in mixed units and change when a column's unit does"
+FREE = "columns are standardised, so effects are free of their units"
+
+
+def meaning(standardize: bool) -> str:
+    """One line on sign and units."""
+    return f"{FREE if standardize else MIXED}; {SIGN}"
+
+
+def explanation(
+    found: Survey,
+    effects: np.ndarray,  # [K', F] or [1, F]
+    std_errors: np.ndarray | None,  # likewise
+    correlation: np.ndarray,  # [F, F]
+    settings: dict[str, Any],
+    stats: dict[str, Any],
+) -> Explanation:
+    """One instance, the data set: values [1, F], or [1, F, K] with more than two classes."""
+    classes = found.target.classes
+    several = len(effects) > 1
+
+    def shaped(array: np.ndarray) -> np.ndarray:
+        return array.T[None] if several else array
+
+    provenance = settings | {
+        "method": "AEC",
+        "meaning": meaning(settings["standardize"]),
+        "columns": found.names,
+        "rows": found.moments.rows,
+        "versions": {
+            "xaijax": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+    }
+    if classes is not None:
+        provenance["classes"] = tuple(map(str, classes))
+    return Explanation(
+        values=shaped(effects),
+        base_values=np.zeros((1, len(effects)) if several else 1),
+        std_errors=None if std_errors is None else shaped(std_errors),
+        feature_names=found.names,
+        output_names=tuple(map(str, classes)) if several and classes is not None else None,
+        exact=True,
+        kind="aec",
+        stats=stats | {"correlation": correlation},
+        provenance=provenance,
+    )

@@ -1,8 +1,10 @@
 """The univariate logistic slopes of AEC, by Newton steps or by scikit-learn's own stopping point.
 
 The fit of y on one column minimises the logistic loss plus b^2 / 2, the intercept a free:
-scikit-learn's `LogisticRegression()`, L2 with C = 1. Letters: F features, M rows, R rows in a
-block, K' classes fitted against the rest, G columns with tables of distinct values.
+scikit-learn's `LogisticRegression()`, L2 with C = 1.
+
+Letters: F features, M rows, R rows in a block, K' classes fitted against the rest, G columns with
+tables of distinct values, or distinct values with their weights.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.optimize import minimize
 
 from xaijax.core import checks
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
-from xaijax.games.engine.limits import stated_limit
+from xaijax.games.engine.plan import stated_limit
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
-from xaijax.methods.aec.lbfgs import stopping_point
 from xaijax.methods.aec.rows import Block, Rows, Table
-from xaijax.methods.aec.stopping import Far, is_far, minimum, tell
 from xaijax.methods.aec.survey import Survey
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
@@ -245,3 +246,135 @@ def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
     if stuck.any():
         names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
         checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")
+
+
+# The same loss is given to the same optimiser, SciPy's L-BFGS-B, from the same start and with the
+# options that scikit-learn (1.5 and later) gives it, so that it stops where `fit` does. Left out
+# is what `fit` does around it: it checks the rows and looks for the classes, once for each column,
+# which takes longer than the few steps of a fit (1 to 6 of the bench's 16 columns, 7 to 17 of the
+# diabetes table's). Letters: R rows, or distinct values with their weights.
+
+LARGEST = 700.0  # whose exponential is a float64
+LBFGS_TILE = 1 << 13  # rows whose numbers stay in the cache
+OPTIONS = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(np.float64).eps}
+
+
+def stopping_point(
+    x: np.ndarray,  # float64 [R]
+    y: np.ndarray,  # [R], 0 or 1
+    weights: np.ndarray | None,  # [R]; None: all 1
+) -> tuple[float, float, bool]:
+    """Intercept and slope where it stops, and whether it converged.
+
+    The loss is (sum w log(1 + exp(eta)) - w y eta) / sum w + b^2 / (2 sum w) with eta = a + b x:
+    the mean of the logistic loss, and the L2 penalty of C = 1.
+    """
+    total = float(len(x)) if weights is None else float(weights.sum())
+    sign = 1.0 - 2.0 * y  # the loss of a row is log(1 + exp(m)) with m = sign (a + b x)
+    given = [sign, sign * x] if weights is None else [sign, sign * x, weights]
+    parts = [
+        [one[first : first + LBFGS_TILE] for one in given] for first in range(0, len(x), LBFGS_TILE)
+    ]
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        b, a = theta
+        sums = np.array([b * b / 2, b, 0.0])  # of the loss, and of its slopes by b and by a
+        for s, sx, *weighted in parts:
+            m = a * s + b * sx
+            low = np.minimum(m, LARGEST)
+            e = np.exp(low)
+            above = 1.0 + e
+            # What a small e loses beside 1 is at most 2^-53 of a mean loss in which the optimiser
+            # looks for 64 times 2^-52. Above `LARGEST`, log(1 + exp(m)) is m and the slope is 1.
+            value, slope = np.log(above) + (m - low), e / above
+            for w in weighted:
+                value, slope = w * value, w * slope
+            sums += value.sum(), slope @ sx, slope @ s
+        return sums[0] / total, sums[1:] / total
+
+    with np.errstate(under="ignore"):  # exp(m) of a step too long, whoever asks for errors
+        found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", options=OPTIONS)
+    b, a = found.x
+    return float(a), float(b), bool(found.success)
+
+
+# `LogisticRegression()` stops where no entry of the gradient of the mean loss is above 1e-4. For
+# one column of mean m and standard deviation s the Hessian of the mean loss is about v [[1, m],
+# [m, m^2 + s^2]], v = p (1 - p) with p the share of the class, so the standardised slope (slope
+# times s) may still be off by 1e-4 (1 + |m|) / (v s): little for most columns, everything where
+# the mean is large or the unit tiny. The line search gives up earlier still where the two entries
+# differ in size too much. Letters: R rows, or distinct values with their weights.
+
+# Of the slope at the minimum. In raw units of ordinary tables the solver ends within 3 %.
+SHARE = 0.05
+# Of the standard error of a slope of 0: a slope this close to 0 has no digit, nor a sign, to lose.
+ERRORS = 0.5
+# A Newton step of this size leaves an error of about its square, far below both of these.
+CLOSE = 1e-2
+NAMED = 10  # columns in a warning
+
+
+@dataclass(frozen=True)
+class Far:
+    """A slope that is far from the minimum."""
+
+    fit: str  # the column, by name
+    stopped: float  # slopes per unit of the column, or of its spread if standardised
+    minimum: float
+
+
+def minimum(
+    z: np.ndarray,  # [R], the standardised column
+    y: np.ndarray,  # [R], 0 or 1
+    weights: np.ndarray | None,  # [R]; None: all 1
+    start: tuple[float, float],  # intercept and slope where the solver stopped
+    penalty: float,  # of half the squared slope
+) -> np.ndarray:
+    """Intercept and slope [2] at the minimum, to about `CLOSE` squared.
+
+    The first Newton step is the check: one pass over the rows where it is small, as it mostly is.
+    In NumPy: a compiled kernel costs more than this where few rows are fitted, and shapes differ.
+    """
+    total = np.ones(len(z)) if weights is None else weights
+
+    def sums(theta: np.ndarray) -> np.ndarray:
+        """Gradient and Hessian, [1, 5], as `xaijax_kernels.collinearity.newton.fit_sums`."""
+        eta = theta[0, 0] + theta[0, 1] * z
+        e = np.exp(-np.abs(eta))
+        missed = total * (np.where(eta >= 0, 1.0, e) / (1 + e) - y)
+        curve = total * e / (1 + e) ** 2
+        bent = curve * z
+        return np.array([[missed.sum(), missed @ z, curve.sum(), bent.sum(), bent @ z]])
+
+    return newton(sums, np.array([start]), np.array([penalty]), close=CLOSE).theta[0]
+
+
+def is_far(stopped: float, reached: float, positive: float, weight: float, penalty: float) -> bool:
+    """Whether a standardised slope is far from the one at the minimum, `reached`.
+
+    It is where the distance is above `SHARE` of the slope and above `ERRORS` standard errors of a
+    slope of 0. There the loss has the curvature J = weight p (1 - p), and J is the variance of its
+    gradient too; the penalty adds to the curvature only, so the error is sqrt(J) / (J + penalty).
+    That of the slope itself is no measure: it shrinks with the rows, and has no end where the
+    classes are separated.
+
+    positive, weight: the weight of the class, and of all rows.
+    """
+    J = positive * (1 - positive / weight)
+    noise = np.sqrt(J) / (J + penalty)
+    return bool(abs(reached - stopped) > max(SHARE * abs(reached), ERRORS * noise))
+
+
+def tell(far: list[Far]) -> None:
+    """One warning that names the columns and both slopes."""
+    if not far:
+        return
+    named = [f"{one.fit} ({one.stopped:.3g}, {one.minimum:.3g})" for one in far[:NAMED]]
+    more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
+    checks.warn(
+        "solver='sklearn': the logistic fit of y stopped far from its minimum on (slope where it "
+        f"stopped, slope at the minimum): {', '.join(named)}{more}. The size and the sign of these "
+        "effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "
+        "solver='newton' for the minimum, or standardize=True for a list that does not depend on "
+        "units."
+    )

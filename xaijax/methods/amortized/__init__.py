@@ -6,11 +6,9 @@ Reading order:
     files        what `save` writes, and what becomes of it
     record       from values to an Explanation that says what they cost
     calling      values of rows: the network's, and the explainer's own for the worst
-    fitting      labels, network, bounds: what `fit` does, in order
     arguments    the arguments of `fit` and of a call, read and checked
     fitted       what is known once it is fitted
     questions    what the explainer is asked: values of rows, f(x), base value, marks
-    labels       sampled values of many rows, by draws that differ from group to group
     learning     the training loop, judged by rows that are not trained on
     bounds       how far values may be off: difficulty of a row, conformal quantile
     predictor    tile by tile, the network's values with their sums set right

@@ -14,8 +14,8 @@ from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.coverage import reaching
 from xaijax.games.rules.game import RuleGame
 from xaijax.methods.anchors.choice import refuse_search
-from xaijax.methods.anchors.found import Found
 from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.record import Found
 from xaijax.methods.anchors.settings import DEFAULTS, one_row
 from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
 from xaijax.results.rules import Rules

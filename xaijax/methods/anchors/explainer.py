@@ -14,13 +14,15 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
+from xaijax.games.asking.questions import Questions
 from xaijax.games.measure.replacement import Baseline
-from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search
+from xaijax.games.rules.device import shorten_tiles
+from xaijax.games.rules.game import as_asked
+from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, rows_of_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
-from xaijax.methods.anchors.planned import plan_of_search
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.record import found_rules
-from xaijax.methods.anchors.run import explained
+from xaijax.methods.anchors.search import explained
 from xaijax.methods.anchors.settings import Settings, fraction, settings_of
 from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.models import explainer_class
@@ -399,3 +401,37 @@ class AnchorExplainer:
         chosen = self._choice.search if search == "auto" else search
         refuse_search(chosen, self._problem.space)
         return chosen
+
+
+def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
+    """What a search for the rules of these rows asks for, about; probes the model."""
+    rows = as_asked(problem.evaluator, rows)
+    ask = Questions(problem.evaluator, rows, lambda done: None, asks=False)
+    shorten_tiles(ask)
+    backend, N = ask.backend(), ask.N
+    asked = np.ones(N, np.int64)  # f(x)
+    parts = _parts(N, problem.evaluator.setting.rows_at_a_time)
+    calls = sum(backend.calls(n, scored=False) for n in parts)
+    recipes = [backend.recipe("rows", scored=False)]
+    if problem.space is not None and problem.space.ASKS_DATA:
+        asked[:1] += problem.B
+        calls += backend.calls(problem.B)
+    else:
+        rules, draws = rows_of_search(problem.space, settings, problem.F)
+        asked += rules * draws
+        calls += backend.calls(N * rules * draws)
+    compiled = problem.evaluator.probed.compiled
+    return Plan(
+        estimator=np.full(N, settings.search),
+        model_rows=asked,
+        structure=None,
+        tile=problem.evaluator.clock.tile,
+        model_calls=calls,
+        memory=backend.bytes,
+        programs=sum(map(compiled.lacks, recipes)),
+        backend=problem.evaluator.setting.model.backend,
+    )
+
+
+def _parts(N: int, step: int) -> list[int]:
+    return [min(step, N - first) for first in range(0, N, step)]

@@ -15,11 +15,10 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.limits import limits_of
+from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement import Baseline, pool_of
-from xaijax.games.measure.score import Score
-from xaijax.games.measure.scores import Agrees, Within
+from xaijax.games.measure.score import Agrees, Score, Within
 from xaijax.games.rules.bins import Bins, bins_of
 from xaijax.games.rules.game import RuleAsker, RuleGame
 from xaijax.games.rules.players_space import PlayerSpace, space_of_players

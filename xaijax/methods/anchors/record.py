@@ -5,13 +5,13 @@ Letters: N instances, F columns.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from xaijax.core.version import __version__
-from xaijax.methods.anchors.found import Found
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
@@ -115,3 +115,26 @@ def record(
         "versions": versions,
     }
     return Rules(tuple(rules), problem.names, stats, provenance)
+
+
+@dataclass
+class Found:
+    """What was found; every array begins with the axis N."""
+
+    rules: np.ndarray  # bool [N, F]
+    precision: np.ndarray  # float64 [N]
+    lower: np.ndarray  # float64 [N]; NaN: no bound
+    error: np.ndarray  # float64 [N], standard error of precision; NaN: exact
+    cover: np.ndarray  # float64 [N]
+    accepted: np.ndarray  # bool [N]
+    samples: np.ndarray  # int64 [N]
+    rounds: int = 0
+    widened: int = 0  # rules that came out wider
+
+    @classmethod
+    def empty(cls, N: int, F: int) -> Found:
+        """Nothing yet."""
+        lost = np.full(N, np.nan)
+        zero = np.zeros(N, np.int64)
+        held = np.zeros(N, bool)
+        return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)

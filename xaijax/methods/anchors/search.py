@@ -5,6 +5,7 @@ Letters: N instances, n of them still searching, F columns, A candidates, D list
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError
-from xaijax.methods.anchors.found import Found
+from xaijax.core.typing import Progress
+from xaijax.methods.anchors.choice import tell_long_search
+from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.record import Found, found_rules, record
 from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.support import refuse_unsupported
 from xaijax.methods.anchors.widening import widen
+from xaijax.methods.progress import progress_bar
+from xaijax.results.rules import Rule, Rules
+from xaijax.tables.rows import rows_of
 from xaijax_kernels.games.sampling import HELD_OUT, words
 from xaijax_kernels.rules.beam import DONE, BeamSearch
 from xaijax_kernels.rules.bernoulli import lower
@@ -245,3 +253,32 @@ def held_out(B: int, share: float, seed: int) -> np.ndarray:
     held = np.zeros(B, bool)
     held[np.argsort(words(seed, (HELD_OUT, B), B), kind="stable")[:count]] = True
     return held
+
+
+def explained(
+    problem: Problem,
+    settings: Settings,
+    rows: Any,
+    progress: Progress,
+    target: str | None,
+    reason: str,
+) -> Rules:
+    """The rules of the rows, as read; target: what is predicted; reason: why this search."""
+    started, before = time.perf_counter(), problem.evaluator.start()
+    rules: list[Rule] = []
+    rounds = asked = widened = 0
+    with progress_bar(progress, len(rows_of(rows)), "instances") as bar:
+        for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
+            problem.refuse_answers(game.own)
+            if not rules:
+                tell_long_search(problem, game, settings, len(rows_of(rows)))
+            refuse_unsupported(problem, game, len(rules))
+            found = search(game, settings, problem.seed, bar.update)
+            rules += found_rules(problem, game, found, settings.search, target)
+            rounds += found.rounds
+            widened += found.widened
+            asked += game.rows_asked + game.questions.count.distinct
+    asked -= problem.evaluator.clock.spared_rows - before.spared_rows
+    how = {"rounds": rounds, "model_rows": asked, "seconds": time.perf_counter() - started}
+    how |= {"widened": widened, "reason": reason}
+    return record(rules, problem, settings, before, how)

@@ -24,7 +24,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.games.rules.game import MOST_FLAGS, RuleGame
 from xaijax.games.rules.space import Perturbation
-from xaijax.methods.anchors.found import Found
+from xaijax.methods.anchors.record import Found
 from xaijax.methods.anchors.settings import Settings
 from xaijax_kernels.rules.bernoulli import lower, widening_rate
 from xaijax_kernels.rules.lucb import Arms

@@ -4,8 +4,6 @@ Reading order:
 
     explainer   `Explainer`: reads arguments, makes the game, asks the estimators
     sets        interactions: what is asked for sets of players, who answers, what is kept
-    planning    what a run would ask for, told before it is asked
-    certain     `top=` of a call: read, and told in the result
     record      values, errors, certificate and provenance, put into an Explanation
     choice      which estimator answers for which instance, decided before the model is called
 """

@@ -12,7 +12,13 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
-from xaijax.estimators.driver import METHODS, Sampled, default_budget, refuse_undrawable
+from xaijax.estimators.driver import (
+    METHODS,
+    Sampled,
+    default_budget,
+    plan_sampled,
+    refuse_undrawable,
+)
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
 from xaijax.games.asking.long_runs import tell_long_run, why_long
@@ -23,8 +29,11 @@ from xaijax.games.asking.refuse import (
     refuse_too_many,
 )
 from xaijax.games.engine.setting import LARGEST_PAIR
-from xaijax.games.game import Game, Survey
+from xaijax.games.game import Game, Planned, Survey, nothing, semivalues, tables, whole_rows
+from xaijax.games.ways.totals import Weights
+from xaijax.methods.progress import plan_of
 from xaijax.players.index import Index, named, quoted
+from xaijax.results.plan import Plan
 
 AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
@@ -226,3 +235,31 @@ def tell_long(
     ways += ", fewer background rows, or columns united to fewer players"
     tell_long_run(game.ask, coming, ways, beside)
     return rows
+
+
+def plan_enumerated(game: Game, weights: np.ndarray, rows: np.ndarray, planned: Planned) -> None:
+    """Add what all coalitions of the instances `rows` ask for; weights: of single sets, [P]."""
+    if game.quantity.linear:
+        semivalues(game, Weights.semivalue(weights), rows, planned)
+    else:
+        tables(game, rows, planned)
+
+
+def planned_of(
+    game: Game,
+    choice: Choice,
+    index: Index,
+    seed: int,
+    enumerated: Callable[[Game, np.ndarray, Planned], None],
+    exact_name: str,
+) -> Plan:
+    """The plan of a game; enumerated: adds what exact instances ask for."""
+    planned = nothing(game)
+    whole_rows(game, planned)
+    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    if len(own):
+        enumerated(game, own, planned)
+    if choice.sampler is not None:
+        plan_sampled(game, others, choice.sampler, index, choice.budget, seed, planned)
+    names = np.where(choice.exact, exact_name, choice.sampler or "exact")
+    return plan_of(game, planned, names)

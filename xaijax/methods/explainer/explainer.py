@@ -5,33 +5,41 @@ Letters: N instances, F features, P players, B background rows, K outputs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
 from xaijax.core import checks, html
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.intervals import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import EstimatorName
+from xaijax.estimators.driver import METHODS, EstimatorName
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.limits import limits_of
-from xaijax.games.game import Game, Survey
+from xaijax.games.engine.plan import limits_of
+from xaijax.games.game import Game, Planned, Survey
 from xaijax.games.measure.asked_model import AskedModel
-from xaijax.games.measure.chosen import chosen_column, read_outputs, refuse_columns
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement import Baseline, replacement_of
-from xaijax.games.planned import Planned
+from xaijax.games.measure.score import chosen_column, read_outputs, refuse_columns
 from xaijax.games.ways.totals import Weights
-from xaijax.methods.explainer.certain import told_top, top_rule
-from xaijax.methods.explainer.choice import ESTIMATORS, Choice, choose, refuse_index, tell_long
-from xaijax.methods.explainer.planning import plan_enumerated, planned_of
+from xaijax.methods.explainer.choice import (
+    ESTIMATORS,
+    Choice,
+    choose,
+    plan_enumerated,
+    planned_of,
+    refuse_index,
+    tell_long,
+)
 from xaijax.methods.explainer.record import Answer, answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.progress import progress_bar
@@ -397,3 +405,82 @@ class Explainer:
     def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
         """What all coalitions of the instances `rows` come to."""
         return exact(game, self.weights, rows)
+
+
+CONFIDENCE = 0.95
+
+
+class Asking(Protocol):
+    """What asks: an `Explainer`."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def estimator(self) -> str: ...
+    @property
+    def tolerance(self) -> float | None: ...
+
+
+def top_rule(asking: Asking, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+    """The rule of top=, confidence= and bounds=; None: there is none.
+
+    Raises InputError or InputTypeError for what does not go together, before any work.
+    """
+    if top is None:
+        for name, value in (("confidence", confidence), ("bounds", bounds)):
+            if value is not None:
+                raise InputError(
+                    f"{name}={value!r} is of top=, which is not given. Say top=3, say."
+                )
+        return None
+    k = checks.whole_number(top, "top")
+    if k > P:
+        raise InputError(f"top={k:,}, but there are {P:,} players. Pass a number from 1 to {P:,}.")
+    level = CONFIDENCE if confidence is None else checked_level(confidence, "confidence")
+    pair = None if bounds is None else _pair(bounds)
+    if asking.tolerance is not None:
+        raise InputError(
+            f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Make an "
+            "explainer without tolerance=, or call this one without top=."
+        )
+    if asking.estimator in METHODS and not METHODS[asking.estimator].independent:
+        raise InputError(
+            f"top={k} needs independent pairs, and estimator={asking.estimator!r} draws without "
+            "replacement and fits all draws together. Say estimator='permutation' or 'auto'."
+        )
+    if not asking.model.deterministic:
+        raise InputError(
+            f"top={k} is of a deterministic model: the pairs of a random one share the noise of "
+            "v(nothing kept) and v(all kept), and are not independent. Leave top= out; "
+            "explanation.top() tells what the standard errors do."
+        )
+    return Top(k, level, pair)
+
+
+def _pair(bounds: Any) -> tuple[float, float]:
+    """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
+    wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
+    for one in bounds:
+        if isinstance(one, bool) or not isinstance(one, int | float | np.integer | np.floating):
+            raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
+    low, high = map(float, bounds)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"bounds: got ({low:g}, {high:g}); {wanted}")
+    return low, high
+
+
+def told_top(found: Explanation, rule: Top | None) -> Explanation:
+    """The same, with what was asked for and which instances came so far.
+
+    Exact values are judged by their rounding; of others the run has said what it found.
+    """
+    if rule is None:
+        return found
+    sure = found.top(rule.k, rule.confidence).certain.reshape(len(found), -1).all(axis=1)
+    stats = dict(found.stats)
+    if "certain" in stats:
+        sure = np.where(stats["exact_rows"], sure, stats["certain"])
+    told = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
+    return replace(found, stats={"bound": "rounding", **stats, **told})

@@ -16,8 +16,8 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
-from xaijax.estimators.exact import Estimate
 from xaijax.estimators.estimator import FEWEST
+from xaijax.estimators.exact import Estimate
 from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet

@@ -3,20 +3,14 @@
 Reading order:
 
     qii              `QII`: index, single inputs, sets, proxies
-    samples_needed   how many draws a guarantee needs
     observational    measures that ask no model, to set beside QII: `xaijax.observational`
-    proxies          inputs that carry a disparity without being the protected ones
     planned          what an index would ask for
-    lists            listed sets of players, exactly or by draws
     whole_table      the table of all sets, with what it was made of
     record           what an Explanation keeps of a run, with the public facts of how it was made
     recount          the sums of a run counted again in whole numbers, for a private release
-    guards           what a private release looks for in private values, told to the curator only
     problem          the arguments of a `QII` as read, and the games made of them
     arguments        how to sample, the pool, the prior, as read; axes that do not go together
     facts            public facts that a private release needs: sizes, weights, whose rows they are
-    subsample        what is made of a subsample drawn for a private release
-    groups           whom a quantity of the data is about, and their weights
     outcome          the outcome, the positive class and its column, and the score of a hybrid
     exact            exact answers, out of a game's semivalues, tables and lists; ties by rounding
     sampled          sampled answers: the design of the draws, and when they stop

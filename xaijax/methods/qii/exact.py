@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.long_runs import tell_long_run
 from xaijax.games.game import Game
-from xaijax.games.measure.scores import Agrees, Chances, IsClass
+from xaijax.games.measure.score import Agrees, Chances, IsClass
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.qii.difference import kept_weights, of_replaced
 from xaijax.methods.qii.index import QiiIndex

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.games.engine.shared_rows import hashes
+from xaijax.games.engine.host import hashes
 from xaijax.games.measure.replacement import Baseline, Replacement, agreement_codes
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import is_same, shares_memory

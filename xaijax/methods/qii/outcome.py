@@ -16,8 +16,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.score import Score
-from xaijax.games.measure.scores import Agrees, Chances, Column, IsClass, Own
+from xaijax.games.measure.score import Agrees, Chances, Column, IsClass, Own, Score
 from xaijax.methods.qii.quantities import KNOWN, Interest, actual, average
 
 AS_IT_IS = (0.0, 1.0)  # a + b s of a lone column s

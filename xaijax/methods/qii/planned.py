@@ -11,13 +11,11 @@ import numpy as np
 
 from xaijax.estimators.draws.fixed_pool import sizes
 from xaijax.estimators.draws.run import chunk_of
-from xaijax.games.game import Game
-from xaijax.games.planned import Planned, nothing, semivalues, tables, whole_rows
+from xaijax.games.game import Game, Planned, nothing, semivalues, tables, whole_rows
 from xaijax.games.ways.choose import parts_of_draws
-from xaijax.games.ways.coming import Coming
 from xaijax.games.ways.distinct_donors import entries_worth_it
-from xaijax.games.ways.totals import Weights
-from xaijax.methods.planned import plan_of
+from xaijax.games.ways.totals import Coming, Weights
+from xaijax.methods.progress import plan_of
 from xaijax.methods.qii.difference import kept_weights
 from xaijax.methods.qii.exact import needs_table
 from xaijax.methods.qii.index import QiiIndex

@@ -1,21 +1,24 @@
 """The question that a `QII` object asks: its arguments as read, and games made of them.
 
-Letters: N individuals (1 for quantities of the data), D data rows, P players.
+Letters: N individuals (1 for quantities of the data), D data rows, P players, G groups, M rows
+drawn.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.limits import limits_of
+from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game
 from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
@@ -34,20 +37,15 @@ from xaijax.methods.qii.arguments import (
 )
 from xaijax.methods.qii.difference import as_outer, difference_of
 from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data, whose_pool, whose_rows
-from xaijax.methods.qii.groups import groups_of, members_of
 from xaijax.methods.qii.limits import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
-from xaijax.methods.qii.quantities import WHOM, factors_of, interest_of
-from xaijax.methods.qii.subsample import (
-    members_drawn,
-    refuse_sample_weights,
-    sample_facts,
-    sample_of,
-)
-from xaijax.players.players import OwnPlayers, column_labels
+from xaijax.methods.qii.quantities import WHOM, Interest, factors_of, interest_of
+from xaijax.players.players import OwnPlayers, column_finder, column_labels
+from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
 from xaijax.tables.coded_table import CodedTable, read_by
 from xaijax.tables.rows import rows_of
+from xaijax.tables.series import aligned
 from xaijax.tables.table import Table, kept_rows
 
 # Pools of a `Baseline`, in the words of the repr.
@@ -328,3 +326,151 @@ class Problem:
             combine=factors_of(self.interest, self.signed),
             remedy="Say floor= (a small share for every class), or another difference.",
         )
+
+
+def members_of(
+    members: Any, interest: Interest, data: Any, names: tuple[str, ...], N: int
+) -> np.ndarray | None:
+    """Read `members=`, bool [N], decided by the rows as they are; None where nobody is asked for.
+
+    names: of the columns. Raises InputError for an empty group, a group of everybody where the rest
+    is compared, another length, an unknown column or value.
+    """
+    if not interest.of_members:
+        if members is not None:
+            raise InputError(
+                f"members= goes with quantity='group', 'disparity' and 'ratio', not with "
+                f"{interest.name!r}. Leave it out."
+            )
+        return None
+    if members is None:
+        raise InputError(
+            f"members= is needed for quantity={interest.name!r}: a bool for each data row, "
+            "{column: value}, or a function of the data."
+        )
+    if isinstance(members, Mapping):
+        mask = _by_values(members, data, names, N)
+    elif callable(members):
+        mask = _bools(members(data), data, N, "members(data)")
+    else:
+        mask = _bools(members, data, N, "members")
+    if not mask.any():
+        raise InputError("members: the group is empty, so it has no share of outcomes.")
+    if interest.whom == "members and rest" and mask.all():
+        raise InputError(
+            f"members: the group is everybody, so quantity={interest.name!r} has nobody to compare "
+            "it with. Say quantity='rate'."
+        )
+    return mask
+
+
+def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N: int) -> np.ndarray:
+    if not members:
+        raise InputError("members: {} names no column; say {column: value}.")
+    mask = np.ones(N, bool)
+    find = column_finder(names, "members")
+    for label, value in members.items():
+        j = find(label)
+        if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+            raise InputTypeError(
+                f"members: {{{label!r}: value}} takes one value, got {type(value).__name__} "
+                f"{value!r}. For several say a function of the data, as lambda data: "
+                f"data[{label!r}].isin([...])."
+            )
+        values = rows_of(data).column(j)
+        own = np.asarray(values == value)
+        if own.shape != (N,):
+            own = np.zeros(N, bool)
+        if not own.any():
+            seen = list(dict.fromkeys(np.asarray(values).tolist()[:1000]))[:10]
+            raise InputError(
+                f"members: no data row has {value!r} in column {names[j]!r}; it has {seen}."
+            )
+        mask &= own
+    return mask
+
+
+def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
+    given = aligned(given, data, name)
+    try:
+        mask = np.asarray(given)
+    except (TypeError, ValueError):
+        mask = np.zeros(0)
+    if mask.dtype.kind != "b":
+        raise InputTypeError(
+            f"{name} must be True or False for each data row, got {type(given).__name__} of "
+            f"{mask.dtype}. Or say {{column: value}}."
+        )
+    if mask.shape != (N,):
+        raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
+    return mask
+
+
+def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) -> Any:
+    """float64 [G, N], each row of sum 1: the weights of the means; None for individuals."""
+    if not interest.of_data:
+        return None
+    chosen = [np.ones(len(weights), bool)] if mask is None else [mask]
+    if interest.whom == "members and rest":
+        assert mask is not None
+        chosen.append(~mask)
+    rows = np.stack([np.where(own, weights, 0.0) for own in chosen])
+    if not rows.any(axis=1).all():
+        raise InputError("data_weights are all zero in the group of members= or in the rest.")
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+def refuse_sample_weights(
+    subsample: Subsample | None, pool: Any, data_weights: Any, pool_weights: Any
+) -> None:
+    """Weights belong to rows, and nobody knows which rows a subsample has."""
+    if isinstance(pool, Subsample):
+        raise InputError(
+            "pool is a Subsample. Give it as data, and leave pool= out: its rows are donors too."
+        )
+    weighted = data_weights is not None or (pool is None and pool_weights is not None)
+    if subsample is not None and weighted:
+        raise InputError(
+            "data_weights and pool_weights have no place with a Subsample, whose rows are secret. "
+            "Leave them out, or release the full data."
+        )
+
+
+def members_drawn(
+    full: np.ndarray | None, subsample: Subsample | None, interest: Interest
+) -> np.ndarray | None:
+    """The members among the rows drawn, bool [M]; full: among all rows [D]."""
+    if full is None or subsample is None:
+        return full
+    mask = subsample.of_full(full)
+    if not mask.any() or (interest.whom == "members and rest" and mask.all()):
+        raise InputError(
+            f"data: of the {len(mask):,} rows drawn {int(mask.sum()):,} are members=; both sides "
+            "need rows. Draw another subsample, or a larger one."
+        )
+    return mask
+
+
+def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
+    """The sample as a release must know it.
+
+    The report says how many members were drawn (its noise follows from that). Given that number a
+    member was drawn with the chance drawn members / members, and the others with theirs: the
+    larger of the two is what privacy is amplified by.
+    """
+    own = subsample.sample
+    if full is None:
+        return own
+    drawn = subsample.of_full(full)
+    rates = [own.rate, drawn.sum() / full.sum()]
+    if not full.all():
+        rates.append((~drawn).sum() / (~full).sum())
+    return replace(own, rate=float(max(rates)))  # `release` stays one object for both
+
+
+def sample_facts(sample: Sample | None) -> dict[str, Any]:
+    """For the provenance."""
+    if sample is None:
+        return {"subsample": None}
+    facts = {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}
+    return {"subsample": facts}

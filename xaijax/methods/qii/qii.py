@@ -1,31 +1,38 @@
 """`QII`: quantitative input influence, with its four axes.
 
-Letters: N individuals (1 for quantities of the data), D data rows, P players, K classes.
+Letters: N individuals (1 for quantities of the data), D data rows, P players, K classes, L sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Rows
+from xaijax.games.game import Game
+from xaijax.games.measure.quantity import refuse_not_finite
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.qii import exact
-from xaijax.methods.qii import lists as ask
 from xaijax.methods.qii.index import qii_index
+from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
 from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import Problem
-from xaijax.methods.qii.proxies import Proxy, ranked, refuse_no_gap
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done
-from xaijax.methods.qii.sampled import sampled_index
+from xaijax.methods.qii.sampled import (
+    of_a_list,
+    refuse_long_draws,
+    refuse_stop,
+    sampled_index,
+    sampled_list,
+)
 from xaijax.methods.qii.whole_table import kept_table
 from xaijax.models import explainer_class
-from xaijax.players.index import SizeLimited
+from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
 from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.explanation import Explanation
@@ -213,7 +220,7 @@ class QII:
             stats["quantity"] is Q(nothing replaced).
         """
         game, rows, before, started = self._problem.begin(X)
-        found = ask.singles(self._problem, game)
+        found = singles(self._problem, game)
         return done(self._problem, game, found, "unary", None, X, rows, before, started)
 
     def influence(
@@ -235,7 +242,7 @@ class QII:
         checks.yes_or_no(return_std, "return_std")
         game, *_ = self._problem.begin(X)
         nothing = np.zeros_like(replaced)
-        return ask.shown(*ask.change(self._problem, game, nothing, replaced), return_std)
+        return shown(*change(self._problem, game, nothing, replaced), return_std)
 
     def marginal(
         self,
@@ -270,9 +277,9 @@ class QII:
         direct = direct and self._problem.distance is not None
         game, *_ = self._problem.begin(X, distances=not direct)
         if direct:
-            d = ask.direct(self._problem, game, replaced, more)
+            d = changed_directly(self._problem, game, replaced, more)
             return (d, np.zeros_like(d)) if return_std else d
-        return ask.shown(*ask.change(self._problem, game, replaced, more), return_std)
+        return shown(*change(self._problem, game, replaced, more), return_std)
 
     def explain(
         self,
@@ -400,3 +407,138 @@ class QII:
             InputError: more than 20 players, or a player that is not one column of zeros and ones.
         """
         return self._problem.prior()
+
+
+def singles(problem: Problem, game: Game) -> exact.Influences:
+    """iota({i}) of every player, with Q(all replaced) and Q(nothing replaced)."""
+    P, subtract = game.P, problem.distance is None
+    replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
+    _refuse_long(problem, game, replaced)
+    problem.ready()
+    if problem.samples is None:
+        tell_long_list(game, replaced)
+    base, full = exact.ends(game) if subtract else _distance_ends(problem, game)
+    if problem.samples is None:
+        v = exact.list_of(game, replaced[1:], subtract)
+        return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
+    contrast = np.concatenate([np.ones((P, 1)), -np.eye(P)], axis=1)
+    drawn = sampled_list(game, replaced, contrast, problem.plan)
+    return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
+
+
+def _distance_ends(problem: Problem, game: Game) -> tuple[np.ndarray, np.ndarray]:
+    zero = np.zeros((game.N if problem.groups is None else 1, 1))
+    return zero, zero
+
+
+def change(
+    problem: Problem, game: Game, before: np.ndarray, after: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(iota(after) - iota(before), its standard error) of sets replaced bool [P]; [N, K] each."""
+    replaced, factors = np.stack([before, after]), np.array([1.0, -1.0])
+    _refuse_long(problem, game, replaced)
+    problem.ready()
+    if problem.samples is None:
+        tell_long_list(game, replaced)
+    if problem.samples is not None and not _ends_only(problem, replaced):
+        drawn = sampled_list(game, replaced, factors[None], problem.plan)
+        return drawn.values[:, 0], drawn.std_errors[:, 0]
+    Q = exact.values_of(game, replaced)
+    sign = 1.0 if problem.distance is None else -1.0  # distances grow as Q falls
+    value = sign * np.tensordot(factors, Q, axes=(0, 1))
+    noise = exact.noise_errors(game, np.array([factors @ factors]))
+    return value, np.zeros_like(value) if noise is None else noise[:, 0]
+
+
+def _refuse_long(problem: Problem, game: Game, replaced: np.ndarray) -> None:
+    refuse_stop(game, problem.plan)
+    if problem.samples is None:
+        refuse_long_list(game, replaced)
+    elif not _ends_only(problem, replaced):
+        refuse_long_draws(game, len(replaced), of_a_list(game, problem.plan))
+
+
+def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
+    """Whether each set is nothing or all, which are never sampled but by a user's sampler."""
+    sampler = problem.evaluator.setting.replacement.kind == "sampler"
+    ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
+    return bool((ends | ~replaced.any(axis=1)).all())
+
+
+def changed_directly(problem: Problem, game: Game, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """d(Q(before), Q(after)), [N]; the game measures Q itself."""
+    assert problem.distance is not None
+    replaced = np.stack([before, after])
+    refuse_long_list(game, replaced)
+    problem.ready()
+    tell_long_list(game, replaced)
+    Q = exact.values_of(game, replaced)
+    d = problem.distance(Q[:, 0], Q[:, 1])
+    who = f"difference={problem.difference!r}"
+    remedy = "Say floor=, or another difference."
+    refuse_not_finite(d[:, None, None], Q[:, 1:], lambda _: "S + i", who, remedy)
+    return d
+
+
+def shown(value: np.ndarray, error: np.ndarray, return_std: bool) -> Any:
+    """[N] where there is one score; with the errors if wanted."""
+    if value.shape[1] == 1:
+        value, error = value[:, 0], error[:, 0]
+    return (value, error) if return_std else value
+
+
+# What a quantity is where both groups fare alike.
+ALIKE = {"disparity": 0.0, "ratio": 1.0}
+
+
+class Proxy(NamedTuple):
+    """One input and its influence on the disparity."""
+
+    name: str
+    influence: float  # Q(nothing replaced) - Q(replaced), or the index's share of it
+    std_error: float | None  # of the influence; None: exact
+    reduction: float  # how much nearer to no gap the quantity is without that influence
+
+
+def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
+    """Raise InputError for what does not say whether a gap shrinks."""
+    if quantity not in ALIKE:
+        raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
+    if outcome == "proba":
+        raise InputError(
+            "outcome='proba' has a gap for every class, so there is no one order of proxies. Say "
+            "outcome='score' for the positive class, or outcome='label'."
+        )
+    if difference != "subtract":
+        raise InputError(
+            f"difference={difference!r} is a distance, which does not say whether a gap shrinks. "
+            "Say difference='subtract' for proxies."
+        )
+
+
+def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
+    """The players left [P] of a disparity's influences [1, P], the largest reduction first.
+
+    The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is
+    |Q - c| - |Q - influence - c|. Of an absolute disparity the influence is reported as the
+    reduction: with an index or with sampling it may be larger than the gap, and then it is no
+    amount by which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by
+    influences below 0. Deegan-Packel's shares have no amount: they are ordered as they are.
+    """
+    facts = found.provenance
+    values = found.values[0]
+    errors = found.std_errors
+    reduction = values
+    if not named(found.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
+        gap = float(found.stats["quantity"][0]) - ALIKE[facts["quantity"]]
+        reduction = abs(gap) - np.abs(gap - values)
+    order = [i for i in np.argsort(-reduction, kind="stable") if left[i]]
+    return tuple(
+        Proxy(
+            found.feature_names[i],
+            float(values[i]),
+            None if errors is None else float(errors[0, i]),
+            float(reduction[i]),
+        )
+        for i in order
+    )

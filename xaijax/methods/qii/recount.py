@@ -1,6 +1,6 @@
 """How the sums behind a QII report are counted once more, in whole numbers, for a private release.
 
-Letters: N games, G groups, D data rows, B pool rows, C sets, K scores, P players.
+Letters: N games, G groups, D data rows, B pool rows, C sets, K scores, P players, M rows.
 """
 
 from __future__ import annotations
@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.errors import InputError
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.host import hashes
+from xaijax.games.measure.replacement import Baseline, agreement_codes
 from xaijax.games.ways.plain import ToInts, plain_sums
-from xaijax.methods.qii import guards, quantities
+from xaijax.methods.qii import quantities
+from xaijax.methods.qii.arguments import prior_of
+from xaijax.methods.qii.facts import STEP
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
+from xaijax.tables.table import Table
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
 WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
@@ -67,7 +73,7 @@ class QiiRecount:
             return "each instance has players or a baseline of its own, of which nothing is proved"
         if not problem.evaluator.setting.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
-        if guards.is_prior(problem, self.chance):
+        if is_prior(problem, self.chance):
             return (
                 "its index is Pr[S] = prior() of the data (to six digits), a function of the "
                 "private rows; give Pr[S] of public rows"
@@ -78,11 +84,11 @@ class QiiRecount:
 
     def copies(self) -> Sequence[str]:
         """Arguments passed as public all of whose rows occur among the data; for a warning only."""
-        return guards.copies(self._problem, self._rows)
+        return copies(self._problem, self._rows)
 
     def other_labels(self) -> bool:
         """Whether labels other than 0 and 1 came, of classes not declared; for a warning only."""
-        return guards.other_labels(self._problem)
+        return other_labels(self._problem)
 
     def identity(self) -> Mapping[str, Any] | None:
         """Texts that tell this question from any other one: of data, rows, model, players.
@@ -218,3 +224,58 @@ def _of_rows(rows: Any) -> str:
         found.update(f"{one.dtype.str}{one.shape}".encode())
         found.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())
     return found.hexdigest()
+
+
+def is_prior(problem: Any, chance: np.ndarray | None) -> bool:
+    """Whether Pr[S] [2^P] is that of the data, or of all rows of a subsample, to six digits."""
+    if chance is None:
+        return False
+    full = problem.full_rows
+    weighted = (problem.data, problem.weights), (full, np.full(len(full), 1 / len(full)))
+    try:
+        priors = [prior_of(rows, problem.players, weights) for rows, weights in weighted]
+    except InputError:  # the data has no prior over sets
+        return False
+    return any(np.allclose(chance, one, rtol=1e-5, atol=1e-6) for one in priors)
+
+
+def copies(problem: Any, X: Any) -> list[str]:
+    """The arguments passed as public rows all of which occur among the data.
+
+    X: the individuals as read; None for quantities of the data.
+    """
+    found = {"X=": X, "pool=": _pool(problem) if problem.facts["whose_pool"] == "other" else None}
+    return [
+        name
+        for name, rows in found.items()
+        if rows is not None and all_among(problem.table, rows, problem.full_rows)
+    ]
+
+
+def _pool(problem: Any) -> Any:
+    """The donors, or the rows that they are a median of where these are like the data."""
+    pool = problem.pool
+    if isinstance(pool, Baseline) and isinstance(pool.row, str):
+        try:
+            return problem.table.read(pool.rows, "pool", True, "the data")
+        except InputError:
+            pass
+    return problem.pool_rows
+
+
+def all_among(table: Table, rows: Any, data: Any) -> bool:
+    """Whether all rows [M] are equal, bit for bit, to rows of the data [D]; both as read."""
+    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
+    return bool(np.isin(_hashed(table.encode(rows)[1]), _hashed(own)).all())
+
+
+def _hashed(codes: Any) -> np.ndarray:
+    parts = [hashes(agreement_codes(codes[i : i + STEP])) for i in range(0, len(codes), STEP)]
+    return np.concatenate(parts)
+
+
+def other_labels(problem: Any) -> bool:
+    """Whether the data show labels other than 0 and 1 where no classes were declared."""
+    if problem.facts["positive_given"]:
+        return False
+    return not set(np.unique(problem.model.labels(problem.data)).tolist()) <= {0, 1}

@@ -4,7 +4,6 @@ Reading order:
 
     libraries    which adapter reads a model
     sklearn      scikit-learn estimators and Pipelines, as the host runs them
-    missing_values   whether a fitted estimator says that it takes NaN
     boosted      margins of boosted trees, and boosters without scikit-learn
     flax_linen   Flax linen: (module, variables), TrainState
     flax_nnx     Flax nnx modules

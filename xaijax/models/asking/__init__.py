@@ -3,7 +3,6 @@
 Reading order:
 
     findings        what the probe finds: outputs, widest layer, structure, noise
-    same_program    what is compiled, shared by the models that are traced to one program
     row_count       does an answer depend on how many rows are asked with it?
     whole_numbers   answers of a JAX model that lose digits, and sums of whole numbers that wrap
     probe           does a model answer the same rows alike, whatever stands beside them?

@@ -8,6 +8,9 @@ error that names what has changed.
 from __future__ import annotations
 
 import contextlib
+import dis
+import hashlib
+import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
@@ -18,7 +21,6 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.reads import Reads, changed, reads_of, shown
-from xaijax.models.identity.function_state import state_of
 
 SHOWN = 5  # names in a message
 _Known = dict[Hashable, tuple[Hashable, "weakref.ref[Any]"]]
@@ -162,3 +164,142 @@ def _places(before: Any, after: Any) -> set[int] | None:
     if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after)):
         return None
     return {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
+
+
+# `jax.jit` takes the same function object for the same program, whatever became of the arrays and
+# settings that it closes over. Here a function is taken for the same only where nothing that it
+# reads has changed: its code, defaults, closed-over values and globals, and those of the functions
+# that it calls. Where something cannot be read whole (an object of a class, a module of somebody's
+# own), there is no state, and the function is traced again.
+
+# Packages whose functions and settings a model does not change while it lives.
+SETTLED = {"jax", "jaxlib", "numpy", "math", "functools", "operator", "itertools", "typing"}
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), np.generic, np.dtype)
+READS_ALL = {"globals", "locals", "vars", "eval", "exec", "getattr", "__import__", "open", "input"}
+JIT = type(jax.jit(lambda: None))
+LARGEST = 1 << 26  # bytes of a NumPy array, above which its digest costs more than a trace
+
+
+class _Unknown(Exception):
+    """Something that cannot be read whole."""
+
+
+def state_of(function: Callable[..., Any]) -> Hashable | None:
+    """What the function refers to; None: not all of it can be read.
+
+    Equal states of one function object mean that a trace of it would be the same.
+    """
+    try:
+        return _of_function(function, frozenset())
+    except (_Unknown, RecursionError):  # a list that holds itself
+        return None
+
+
+def _of_function(function: Any, open_: frozenset[int]) -> Hashable:
+    """open_: ids of the functions that are being read, so that one that calls itself ends. Not by
+    their code, which all functions share that one `def` within another made.
+    """
+    # Another object's attributes may be made when they are read, and raise anything.
+    inner = getattr(function, "__wrapped__", None) if isinstance(function, JIT) else None
+    if isinstance(function, JIT) and inner is not None:
+        # Weakly: what is known of a function may not keep it alive.
+        return weakref.ref(function), _of_function(inner, open_)
+    if not isinstance(function, types.FunctionType) or vars(function):
+        raise _Unknown  # attributes: a decorator's, which may hold anything
+    code = function.__code__
+    if id(function) in open_:
+        return code
+    open_ = open_ | {id(function)}
+    inside = _of(function.__defaults__, open_), _of(function.__kwdefaults__, open_)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    closed = tuple((name, _of(_content(cell), open_)) for name, cell in cells)
+    globals_ = tuple(
+        (name, _of(function.__globals__[name], open_))
+        for name in sorted(set(_globals_read(code)))
+        if name in function.__globals__
+    )
+    return code, inside, closed, globals_
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        raise _Unknown from None
+
+
+def _globals_read(code: types.CodeType) -> Iterator[str]:
+    """Names of globals that a code and those within it read."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if step.argval in READS_ALL:
+                raise _Unknown
+            yield step.argval
+        elif step.opname == "IMPORT_NAME" and not _is_settled(step.argval):
+            raise _Unknown
+        elif "GLOBALS" in step.opname:  # of a class within a function, from Python 3.13
+            raise _Unknown
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _globals_read(inner)
+
+
+def _of(value: Any, open_: frozenset[int]) -> Hashable:
+    """Equal for values that a trace could not tell apart."""
+    kind = type(value)
+    if _is_plain(value, kind.__module__):
+        # -0.0 == 0.0, 1 == True and NaN != NaN, so numbers go by their text.
+        return kind, repr(value)
+    if kind in (tuple, list):
+        return kind, tuple(_of(one, open_) for one in value)
+    if kind is dict:
+        return kind, tuple((_of(name, open_), _of(one, open_)) for name, one in value.items())
+    if isinstance(value, jax.Array):
+        return kind, _Same(value)
+    if kind is np.ndarray and value.dtype.kind in "biufc" and value.nbytes <= LARGEST:
+        content = np.ascontiguousarray(value).tobytes()
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        return kind, value.dtype.str, value.shape, digest
+    if isinstance(value, types.ModuleType) and _is_settled(value.__name__):
+        return kind, value.__name__
+    if callable(value) and _is_settled(str(getattr(value, "__module__", ""))):
+        return _settled(value)
+    return _of_function(value, open_)
+
+
+def _settled(value: Any) -> Hashable:
+    """A function or class of a library, but not one that wraps a person's own, as `jax.jit` does.
+
+    Those say the module of what they wrap; an object such as a partial says that of its class.
+    """
+    plain = type | types.FunctionType | types.BuiltinFunctionType
+    inner = value if isinstance(value, plain) else getattr(value, "__wrapped__", None)
+    if not isinstance(inner, plain) or not _is_settled(str(inner.__module__)):
+        raise _Unknown
+    if isinstance(inner, types.FunctionType):
+        # What `jax.vmap` makes of a partial says "functools", and closes over the person's own.
+        if inner.__closure__ or not _is_settled(inner.__globals__["__name__"]):
+            raise _Unknown
+    return type(value), _Same(value)
+
+
+def _is_plain(value: Any, module: str) -> bool:
+    """Whether its text tells all of it, which that of a person's own kind of number may not."""
+    return isinstance(value, PLAIN) and (module == "builtins" or _is_settled(module))
+
+
+def _is_settled(module: str) -> bool:
+    return module.partition(".")[0] in SETTLED
+
+
+class _Same:
+    """Equal to another of the very same object, which cannot change."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)

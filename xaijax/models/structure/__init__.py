@@ -3,12 +3,8 @@
 Reading order:
 
     found        the layer found in a trace: f(X) = head(layer(columns made of X))
-    affine       whether what follows the layer is affine
-    sums         convolutions, and sums over an axis, as layers
     column_map   which column each number of a trace is made of; what it makes twice, made once
-    moves        steps that only move numbers, by NumPy
     declared     `structure=`: a first layer as declared, read and compared with the model
     split        `structure=`: a sum over players, and the rest of the model
-    given        functions that a person declares, in the model's precision
     agreement    how nearly a structure answers as its model does
 """

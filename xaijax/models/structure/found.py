@@ -6,7 +6,7 @@ that says so by its name (`structures/named.py`); what comes after it no longer 
 model that does anything else with its rows has no layer here. What a trace makes twice is made once
 (`Repeated`): a decided class comes from the layer of the scores that are looked at with it.
 
-Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units.
+Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units, K outputs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from jax.extend.core import Literal
 
 from xaijax.core.once import shapes_of
-from xaijax.models.structure.affine import affine
 from xaijax.models.structure.column_map import (
+    MOVES,
     NoLayer,
     Repeated,
     Rows,
@@ -35,13 +35,13 @@ from xaijax.models.structure.column_map import (
     uniform,
     with_rows,
 )
-from xaijax.models.structure.sums import convolution, flattened, sum_over
 from xaijax_kernels.engine.steps import CALLS
 from xaijax_kernels.engine.tiles import traced
 from xaijax_kernels.structures.base import Affine, Layer
 from xaijax_kernels.structures.columnwise import Columnwise
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
+from xaijax_kernels.structures.summed import Summed
 
 WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
 MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
@@ -262,3 +262,162 @@ def _sum(
     weights[np.arange(C), unit] = 1
     flat, _ = flattened(rows)
     return layer(Dense(jnp.asarray(weights), jnp.zeros(H, dtype)), flat, shape)
+
+
+# Affine in what is moved or converted; the indices of moves must be constants. Not what has another
+# derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
+KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
+SUMS = {"add", "sub", "add_any"}
+AFFINE_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
+R = 32  # as many as the probe asks: for these the model is traced already
+ROUNDINGS = 16
+
+
+def affine(
+    head: Any, params: Any, width: int, dtype: Any, programs: dict[Any, Any]
+) -> Affine | None:
+    """(A float64 [H, K], c [K]) where head(params, hidden [R, H]) is hidden A + c, else None.
+
+    It is told by the trace. programs: of the head; what is compiled here is put there.
+
+    A row's answer is taken to depend on that row alone, as the probe made sure.
+    """
+    jaxpr = traced(head, params, jax.ShapeDtypeStruct((R, width), dtype)).jaxpr
+    inputs = [False] * (len(jaxpr.invars) - 1) + [True]
+    if not all(_outputs(jaxpr, inputs) or [False]):
+        return None
+    some = np.random.default_rng(0).normal(size=(R, width)).astype(dtype)
+
+    # Step by step, each of its steps would be a program of its own.
+    def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def answer(hidden: jax.Array) -> jax.Array:
+            return head(params, hidden).reshape(R, -1)
+
+        # By the derivative: differences of answers would drown in a large c.
+        constant, change = jax.linearize(answer, jnp.zeros((R, width), dtype))
+        units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0)))
+        return constant[0], jax.lax.map(change, units.reshape(-1, R, width)), answer(some)
+
+    run = programs.setdefault("affine", jax.jit(numbers))
+    c, found, answer = (np.asarray(one, np.float64) for one in run(params, some))
+    A = found.reshape(-1, found.shape[-1])[:width]
+    return (A, c) if _agrees(answer, some, A, c, dtype) else None
+
+
+def _agrees(
+    answer: np.ndarray, hidden: np.ndarray, A: np.ndarray, c: np.ndarray, dtype: Any
+) -> bool:
+    """Whether the answer to some hidden numbers is hidden A + c, not only by the derivative.
+
+    A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
+    """
+    sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
+    accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
+    return bool((np.abs(hidden @ A + c - answer) <= accepted).all())
+
+
+def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
+    """Which outputs depend on the inputs that are marked; None: not by sums and moves alone."""
+    depends = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def marked(variable: Any) -> bool:
+        return not hasattr(variable, "val") and depends.get(variable, False)
+
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        own = [marked(v) for v in equation.invars]
+        out = [any(own)] * len(equation.outvars)
+        if any(own):
+            if name in AFFINE_CALLS:
+                inner = _outputs(equation.params[AFFINE_CALLS[name]].jaxpr, own)
+                if inner is None:
+                    return None
+                out = inner
+            elif not _is_affine(equation, name, own):
+                return None
+        depends.update(zip(equation.outvars, out, strict=True))
+    return [marked(v) for v in jaxpr.outvars]
+
+
+def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
+    floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
+    if not floats:
+        return False
+    if name == "convert_element_type":  # to fewer digits it is a rounding
+        before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+        return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
+    if name in SUMS or name in ("concatenate", "stack"):
+        return True
+    if name in KEPT:
+        return not any(own[1:])
+    if name in ("mul", "dot_general"):
+        return sum(own) == 1
+    return name == "div" and not own[1]
+
+
+# Both are linear in their rows, so that what some columns give is what the step makes of a row
+# that has 0 in the others. A convolution may have any stride, dilation, padding or groups.
+
+# A corner's layer is added up in float32 numbers, 32 rows at a time: past this they leave the
+# caches, and the memory of a tile would be planned for a layer that is wider than all others.
+MOST_UNITS = 1 << 15
+
+
+@dataclass(frozen=True)
+class Convolved:
+    """A convolution of rows, flattened."""
+
+    shape: tuple[int, ...]  # of one row as it reads it
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, kernel: jax.Array, columns: jax.Array) -> jax.Array:
+        """Columns [R, C] -> [R, H]."""
+        rows = columns.reshape(len(columns), *self.shape)
+        options: dict[str, Any] = dict(self.options)
+        options["precision"] = jax.lax.Precision.HIGHEST
+        return jax.lax.conv_general_dilated(rows, kernel, **options).reshape(len(columns), -1)
+
+
+@dataclass(frozen=True)
+class AddedUp:
+    """A sum over axes of rows, flattened."""
+
+    shape: tuple[int, ...]  # of one row
+    axes: tuple[int, ...]  # of the rows
+
+    def __call__(self, arrays: Any, columns: jax.Array) -> jax.Array:
+        """Columns [R, C] -> [R, H]."""
+        del arrays
+        rows = columns.reshape(len(columns), *self.shape)
+        return rows.sum(axis=self.axes).reshape(len(columns), -1)
+
+
+def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, Rows]:
+    """(the layer, its columns) of a convolution of rows; raises NoLayer."""
+    options, (rows, kernel) = dict(equation.params), inputs
+    numbers = options["dimension_numbers"]
+    if not isinstance(rows, Rows) or isinstance(kernel, Rows) or options["batch_group_count"] != 1:
+        raise NoLayer
+    shape = equation.outvars[0].aval.shape
+    H, kernel = math.prod(shape[1:]), bare(kernel)
+    if numbers.lhs_spec[0] or numbers.out_spec[0] or H > MOST_UNITS or kernel.dtype != dtype:
+        raise NoLayer
+    each = math.prod(kernel.shape) / max(1, kernel.shape[numbers.rhs_spec[0]])
+    flat, own = flattened(rows)
+    apply = Convolved(own, tuple(sorted(options.items())))
+    zero = jnp.zeros(H, dtype)
+    return Summed(kernel, zero, apply, H * each, "first convolution", linear=True), flat
+
+
+def sum_over(rows: Rows, axes: tuple[int, ...], H: int, dtype: Any) -> tuple[Summed, Rows]:
+    """(the layer, its columns) of a sum of rows over axes."""
+    flat, own = flattened(rows)
+    size, zero = float(math.prod(own)), jnp.zeros(H, dtype)
+    return Summed((), zero, AddedUp(own, axes), size, "first layer", linear=True), flat
+
+
+def flattened(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
+    """(rows [R, C], the shape that each had)."""
+    own = rows.shape[1:]
+    value = None if rows.value is None else rows.value.reshape(rows.shape[0], -1)
+    return Rows(rows.owner.ravel(), (rows.shape[0], math.prod(own)), value), own

@@ -15,8 +15,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public, public_class
 from xaijax.models.base.options import check_flag
 from xaijax.models.identity.patched import of_sklearn
-from xaijax.models.translations.centre import Centre
-from xaijax.models.translations.columns import Columns, Source
+from xaijax.models.translations.columns import Centre, Columns, Source
 from xaijax.tables.coded_table import Untranslatable
 
 Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]

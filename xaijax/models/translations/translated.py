@@ -1,12 +1,12 @@
 """An estimator that JAX runs: its translation as a model, compared with the estimator itself.
 
-Letters: M rows, R rows in a call, K outputs.
+Letters: M rows, R rows in a call, K outputs, F columns.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,55 @@ from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
 from xaijax.models.translations import families as families  # registers those of this library
-from xaijax.models.translations.agreed import Agreed
-from xaijax.models.translations.centre import Centre
-from xaijax.models.translations.columns import Reader
+from xaijax.models.translations.columns import Centre, Reader
 from xaijax.models.translations.registry import Head, Translation, translated
-from xaijax.models.translations.spread import FEW, hybrids, spread_of, tolerance_of
 from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.rows import rows_of
+from xaijax.tables.same_memory import hash_of_numbers
+
+# A background is asked about by many explainers, and the estimator's own answers to it may take
+# longer than an explanation.
+
+MOST = 1 << 12  # keys; the oldest goes
+LIBRARIES = ("sklearn", "numpy", "scipy")
+
+
+class Agreed:
+    """The hashes of these rows, of one translation and one fit."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Hashable, None] = {}
+
+    def key(self, centred: bool, kinds: list[Any]) -> Hashable:
+        """What rows of these kinds are known by; None: they are compared each time.
+
+        centred: which translation is compared, see `centre.py`. The rows' own numbers, not as JAX
+        reads them: the estimator may tell two numbers apart that float32 does not. Taken before the
+        estimator is asked, which may write into its rows.
+        """
+        hashes = [hash_of_numbers(rows) for rows in kinds]
+        return None if None in hashes else (centred, *hashes)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys
+
+    def clear(self) -> None:
+        """Compare all rows again."""
+        self._keys.clear()
+
+    def add(self, key: Hashable, stamp: Stamp | None, spread: np.ndarray | None) -> None:
+        """These rows agreed, within a share of this spread of the answers.
+
+        Not kept where the spread is 0, which accepts more than a later one may, nor where a class
+        of somebody else's takes part, whose state may lie where no stamp sees it.
+        """
+        told = spread is not None and bool((spread > 0).all())
+        if key is None or not told or stamp is None or not stamp.made_by(LIBRARIES):
+            return
+        self._keys[key] = None
+        if len(self._keys) > MOST:
+            del self._keys[next(iter(self._keys))]
+
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
@@ -409,3 +451,54 @@ def _parts(estimator: Any) -> list[Any]:
         steps += list(_flat(getattr(estimator, "estimators_", ())))
     inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
     return [estimator, *inner]
+
+
+# An explanation is made of differences between answers, so what counts is not how large they are
+# but how far they are apart: beside 1e6 a float32 is right to 0.06, which is nothing to an answer
+# and everything to the difference of two.
+
+SHARE = 1e-5  # of the spread; float32 leaves 1e-7 to 1e-6 of it where no digits are lost
+FEW = 16  # rows, of which some are like each other by chance: hybrids of them count too
+# The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
+# taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms. In float64
+# that is less than the share of any spread that float32 could show.
+ROUNDINGS = 2.0**10
+
+
+def spread_of(answers: np.ndarray, together: bool) -> np.ndarray:
+    """The largest less the smallest of finite answers [M] or [M, K]; [] or [K].
+
+    together: one spread for all columns, the largest, since they are made of the same sums (the
+    chances of classes: of a class that these rows do not show there is no spread to speak of).
+    """
+    spread = np.ptp(_finite(answers), axis=0) if len(_finite(answers)) else np.zeros(1)
+    return np.full_like(spread, spread.max()) if together else spread
+
+
+def rounding_of(answers: np.ndarray, dtype: Any) -> float:
+    """What two roundings in the dtype may differ by, at the size of the largest answer."""
+    return ROUNDINGS * float(np.finfo(dtype).eps) * np.abs(_finite(answers)).max(initial=0.0)
+
+
+def tolerance_of(
+    answers: np.ndarray, spread: np.ndarray, dtype: Any, alone: bool = False
+) -> np.ndarray:
+    """How far a translation may be from the answers [M] or [M, K]; [] or [K].
+
+    The share of the spread; where there is none, a few roundings of float64, in which the estimator
+    answers. alone: rows without a spread say nothing yet, and roundings of the dtype are accepted.
+    """
+    few = 4 * np.finfo(np.float64).eps * np.abs(_finite(answers)).max(initial=0.0)
+    rounding = rounding_of(answers, dtype)
+    nothing = rounding if alone else few
+    return np.where(spread > 0, np.minimum(np.maximum(SHARE * spread, few), rounding), nothing)
+
+
+def hybrids(codes: np.ndarray, count: int) -> np.ndarray:
+    """Rows [count, F] of which each column is taken from any row of codes [M, F]."""
+    rng = np.random.default_rng(0)
+    return codes[rng.integers(0, len(codes), (count, codes.shape[1])), np.arange(codes.shape[1])]
+
+
+def _finite(answers: np.ndarray) -> np.ndarray:
+    return answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]

@@ -131,3 +131,8 @@ def _refuse_version(record: Mapping[str, Any], path: Path) -> None:
 def _digest(record: Mapping[str, Any], before: str) -> str:
     text = json.dumps(record, sort_keys=True, allow_nan=False)
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def exact(epsilon: float) -> Fraction:
+    """An epsilon as it is written, so that ten times 0.1 is 1; sums of fractions are exact."""
+    return Fraction(repr(float(epsilon)))

@@ -23,8 +23,7 @@ from typing import Any
 from xaijax.core import checks
 from xaijax.core.errors import BudgetExceededError, PrivacyError
 from xaijax.core.public import public_class
-from xaijax.privacy.ledger.amounts import exact
-from xaijax.privacy.ledger.book import Book, first_line
+from xaijax.privacy.ledger.book import Book, exact, first_line
 from xaijax.privacy.ledger.file import LedgerFile
 from xaijax.results.files.npz import as_path
 

@@ -7,9 +7,7 @@ Reading order:
     processes   spawned local processes, one part at a time each
     futures     anything with `.submit`: executors, a Dask Client, Ray
     worker      what runs in a spawned process
-    memory      freed memory stays with a worker while a part runs
     attempt     one try of a part, on workers of any kind
-    here        this process
     protocol    `Engine`: what the driver asks of it
 """
 

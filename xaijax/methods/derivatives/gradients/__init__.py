@@ -3,7 +3,6 @@
 Reading order:
 
     explainer   `GradientExplainer`: reads arguments and rows
-    record      values, completeness and how they were made, put into an Explanation
     run         the loop that fills tiles, and asks the model itself for its answers
     sizes       tiles and dispatches, a pure function of sizes and limits
     space       where lines run: among the codes of rows, or among what a function makes of them

@@ -12,8 +12,6 @@ Reading order:
     neural_network    multi-layer perceptrons
     svm               support vector machines
     trees             decision trees, forests and boosted trees
-    tree_thresholds   thresholds behind scalers and imputers, as thresholds of the rows themselves
-    tree_leaves       the leaves of trees as boxes
     tree_arrays       trees as arrays, and the walk of all rows through them
     heads             from scores to probabilities and to the decided class
 """

@@ -7,24 +7,25 @@ that every row reaches the same leaf as in scikit-learn, to the bit. (Behind a s
 float64. Rows of float32 are scaled by scikit-learn in float32, where one that lies within a
 rounding of a threshold may fall on its other side.)
 
-Letters: R rows, M nodes, T trees, K outputs.
+Letters: R rows, M nodes, T trees, K outputs, L leaves of all trees, C columns that the trees
+read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.models.translations.columns import Columns, rounded_down
+from xaijax.models.translations.columns import Columns, Map, rounded_down
 from xaijax.models.translations.families.heads import logistic, place, then, two
 from xaijax.models.translations.families.tree_arrays import Tree, forest, sums
-from xaijax.models.translations.families.tree_leaves import summed_by_leaves
-from xaijax.models.translations.families.tree_thresholds import folded
 from xaijax.models.translations.registry import Head, Translation, translates, translation
 from xaijax.tables.coded_table import Untranslatable
+from xaijax_kernels.structures.named import xaijax_leaf_sums
 
 
 def _trees(estimators: Any, values: list[np.ndarray], columns: Columns) -> list[Tree]:
@@ -278,3 +279,122 @@ def _categories(bitsets: np.ndarray, split: np.ndarray, missing: np.ndarray) -> 
     used = split >= 0
     table[split[used], 256] = missing[used]
     return table
+
+
+# A corner costs one multiplication a leaf and output, in a matrix product; walking costs a step a
+# tree and level. 128 of the first took as long as one of the second (two CPU cores).
+LEAVES_PER_STEP = 128
+
+
+def summed_by_leaves(
+    params: dict[str, Any],
+    walk: Callable[[Any, Any], Any],
+    trees: Sequence[Tree],
+    levels: int,
+    columns: Columns,
+    width: int,
+) -> tuple[dict[str, Any], Callable[[Any, Any], Any]]:
+    """(params, the sum of leaves' values [R, K]) which a trace shows as boxes, where that pays.
+
+    walk(params, rows [R, C]) -> [R, K]; width: C.
+    """
+    K = trees[0].value.shape[1]
+    leaves = sum(int((tree.left < 0).sum()) for tree in trees)
+    categorical = any(tree.goes_left is not None for tree in trees)
+    if categorical or leaves * K > LEAVES_PER_STEP * len(trees) * max(levels, 1):
+        return params, walk
+    parts = zip(*(_boxes(tree, width) for tree in trees), strict=True)
+    low, high, values = (np.concatenate(part) for part in parts)
+    boxes = {
+        "low": low.astype(columns.dtype),
+        "high": high.astype(columns.dtype),
+        "values": columns.number(values),
+    }
+
+    def sums(params: Any, rows: Any) -> Any:
+        own = (params["leaves"][name] for name in ("low", "high", "values"))
+        return xaijax_leaf_sums(rows, *own, params, walk)
+
+    return params | {"leaves": boxes}, sums
+
+
+def _boxes(tree: Tree, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(low [l, C], high [l, C], values [l, K]): a leaf is reached where low < z <= high."""
+    low = np.full((len(tree.left), width), -np.inf)
+    high = np.full((len(tree.left), width), np.inf)
+    level = np.zeros(1, np.int64)
+    while len(level):
+        node = level[tree.left[level] >= 0]
+        left, right, column = tree.left[node], tree.right[node], tree.feature[node]
+        cut = tree.threshold[node].astype(np.float64)
+        for child in (left, right):
+            low[child], high[child] = low[node], high[node]
+        high[left, column] = np.minimum(high[left, column], cut)
+        low[right, column] = np.maximum(low[right, column], cut)
+        level = np.concatenate([left, right])
+    leaf = tree.left < 0
+    return low[leaf], high[leaf], tree.value[leaf]
+
+
+# A tree sees a column only through x <= t. Where a step before it maps a column by a function g
+# that never falls, g(x) <= t is x <= b for the largest b with g(b) <= t. So g need not be computed
+# in JAX, where its rounding would turn rows that lie on a threshold (a mean that fills gaps does):
+# b is found from g as scikit-learn computes it, in float64, and the tree reads the rows
+# themselves.
+
+
+def folded(
+    columns: Columns, feature: np.ndarray, cuts: np.ndarray, left: np.ndarray, seen: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """(thresholds of the rows' own numbers float64 [m], where NaN goes bool [m]).
+
+    For all m splits of all trees: `feature` [m] is compared as `seen` (float32 or float64, to which
+    the tree casts) with `cuts` [m]; left: where NaN goes that reaches the node.
+    """
+    thresholds, left = np.array(cuts, np.float64), left.copy()
+    exact = np.dtype(seen) == columns.dtype  # JAX sees what the tree does
+    for j in np.unique(feature):
+        own = feature == j
+        source, mapped = columns[int(j)], columns.maps[int(j)]
+        step = _identity if mapped is None else mapped
+
+        def goes(x: np.ndarray, cuts: np.ndarray, step: Map = step) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                return step(x).astype(seen) <= cuts
+
+        if mapped is not None or (seen == np.float32 and not exact):
+            distinct, place = np.unique(cuts[own], return_inverse=True)
+            thresholds[own] = _largest(goes, distinct)[place]
+        if mapped is not None:
+            filled = step(np.array([np.nan]))
+            if not np.isnan(filled[0]):
+                left[own] = filled.astype(seen) <= cuts[own]
+        # Rounding to the nearest float32 is what a tree does itself, before it compares.
+        if source is not None and (mapped is not None or not exact):
+            source.cuts.append(np.unique(thresholds[own]))
+    return thresholds, left
+
+
+def _identity(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _largest(goes: Callable[[np.ndarray, np.ndarray], np.ndarray], cuts: np.ndarray) -> np.ndarray:
+    """The largest float64 that goes left, by halving the numbers in their order; -inf: none."""
+    low = np.full(len(cuts), _order(np.array([-np.inf]))[0])  # goes left, or nothing does
+    high = np.full(len(cuts), _order(np.array([np.inf]))[0])  # does not
+    for _ in range(64):  # as many as a number has bits
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        left = goes(_number(middle), cuts)
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+    return _number(low)
+
+
+def _order(x: np.ndarray) -> np.ndarray:
+    """Whole numbers in the order of float64 numbers."""
+    bits = x.view(np.int64)
+    return np.where(bits < 0, np.int64(-(2**63)) - bits - 1, bits)
+
+
+def _number(order: np.ndarray) -> np.ndarray:
+    return np.where(order < 0, np.int64(-(2**63)) - order - 1, order).view(np.float64)
