@@ -77,7 +77,7 @@ def climbs(
     """
     found = {}
     for module, its in imports.items():
-        for target in {one.target for one in its} & set(imports):
+        for target in {one.target for one in its if not one.typing} & set(imports):
             package = ".".join(os.path.commonprefix([module.split("."), target.split(".")]))
             if package in ("", module):
                 continue

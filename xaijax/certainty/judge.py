@@ -18,12 +18,12 @@ from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.game import Game
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import with_own
 from xaijax.games.measure.replacement import replacement_of
 from xaijax.games.measure.score import chosen_column, read_outputs
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.fingerprint import functions_of
+from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, player_names
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
@@ -262,7 +262,7 @@ def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
 def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> Game:
     """The explainer's question of these rows, each with players of its own."""
     background, weights, *_, limits = explainer._given
-    asked = cast(AskedModel, explainer.model)
+    asked = cast(Model, explainer.model)
     donors = replacement_of(asked, background, weights, X)
     own = OwnPlayers(numbers, player_names(explainer.players.count))
     parts = with_own(asked, donors, own, explainer._of_each)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -432,20 +432,7 @@ class Model:
         return function
 
 
-class Changed(Protocol):
-    """What is asked of the model."""
-
-    @property
-    def loop(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def params(self) -> Any: ...
-    @property
-    def original(self) -> Any: ...  # the estimator on the host that it translates, or None
-
-
-def checked_change(model: Changed, name: str, value: Any) -> Any:
+def checked_change(model: Model, name: str, value: Any) -> Any:
     """The value of one option, as the model keeps it; raises InputError, InputTypeError."""
     if name in ("feature_names", "output_names"):
         return options.check_names(name, value)
@@ -464,7 +451,7 @@ def checked_change(model: Changed, name: str, value: Any) -> Any:
     return value
 
 
-def _checked_params(model: Changed, params: Any) -> Any:
+def _checked_params(model: Model, params: Any) -> Any:
     if model.params is None:
         raise InputError(
             f"params= cannot be replaced: {model.name} was made without. Make the model anew "

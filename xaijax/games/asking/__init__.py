@@ -6,5 +6,4 @@ Reading order:
     questions    `Questions`: the rows of N instances, and the loop that answers hybrids of them
     whole_rows   the model's own answers to whole rows, against which a structure's are held
     refuse       what is refused: too many coalitions, too little memory, bad answers
-    asked        what ends, whole_rows and refuse use of the questions and the game
 """

@@ -6,18 +6,20 @@ Letters: N instances, B donors, P players, K scores.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
-from xaijax.games.asking.asked import AskedGame
 from xaijax.games.engine.loop import Backend, Check, Stream
 from xaijax.games.engine.setting import LARGEST_PAIR, Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
+
+if TYPE_CHECKING:
+    from xaijax.games.game import Game
 
 LARGEST_TABLE = 20  # players of a full table
 
@@ -38,7 +40,7 @@ def refuse_lost_sums(setting: Setting, *found: np.ndarray) -> None:
     )
 
 
-def refuse_too_many(game: AskedGame, largest: np.ndarray) -> None:
+def refuse_too_many(game: Game, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
     if not game.quantity.linear:
         refuse_wide_table(game)
@@ -57,7 +59,7 @@ def refuse_too_many(game: AskedGame, largest: np.ndarray) -> None:
     refuse_large_tables(game)
 
 
-def refuse_wide_table(game: AskedGame) -> None:
+def refuse_wide_table(game: Game) -> None:
     """Raise EnumerationLimitError where a full table has too many players."""
     if game.P > LARGEST_TABLE:
         quantity = game.quantity
@@ -68,7 +70,7 @@ def refuse_wide_table(game: AskedGame) -> None:
         )
 
 
-def refuse_biased_link(game: AskedGame) -> None:
+def refuse_biased_link(game: Game) -> None:
     """Raise InputError for an outer function of a random model's answers."""
     quantity = game.quantity
     if not quantity.linear and not game.setting.model.deterministic:
@@ -78,13 +80,13 @@ def refuse_biased_link(game: AskedGame) -> None:
         )
 
 
-def refuse_large_tables(game: AskedGame) -> None:
+def refuse_large_tables(game: Game) -> None:
     """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
     if not game.quantity.linear:
         table_limits(game, 1)  # the model's outputs are not known yet; one at least
 
 
-def table_limits(game: AskedGame, K: int) -> tuple[int, int]:
+def table_limits(game: Game, K: int) -> tuple[int, int]:
     """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
     memory = game.setting.max_memory
     values = memory // 4 // (16 * K)

@@ -12,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
-from xaijax.games.asking.asked import Asked
 from xaijax.games.asking.refuse import refuse_bad_scores
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.engine.setting import Probed
 from xaijax.games.measure.score import Score
+
+if TYPE_CHECKING:
+    from xaijax.games.asking.questions import Questions
 
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
@@ -40,7 +43,7 @@ class WholeAnswers:
     base_allowed: np.ndarray  # [K], how far rounding may take the structure's mean from it
 
 
-def whole_answers(ask: Asked) -> WholeAnswers:
+def whole_answers(ask: Questions) -> WholeAnswers:
     """Ask both for the game's instances and donors; raises ModelOutputError.
 
     ask: the questions of these games (`questions.Questions`), of a model with a structure.
@@ -150,7 +153,7 @@ def _asked(probed: Probed, codes: np.ndarray) -> Both:
     return found, own
 
 
-def _hold_players(ask: Asked, ends: Ends) -> None:
+def _hold_players(ask: Questions, ends: Ends) -> None:
     """Raise InputError where a layer that is declared to be a sum over players is none.
 
     A hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model. The probe knew
@@ -190,7 +193,7 @@ def _hold_players(ask: Asked, ends: Ends) -> None:
             )
 
 
-def refuse_other(ask: Asked, structure: str, full: np.ndarray) -> None:
+def refuse_other(ask: Questions, structure: str, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
     model's: a closed form, or what sums a structure up, is held against it too.
     """
@@ -204,7 +207,7 @@ def refuse_other(ask: Asked, structure: str, full: np.ndarray) -> None:
         _refuse(probed, structure, f"X row {n}", full[n], whole.answers[n])
 
 
-def refuse_wrong_program(ask: Asked, full: np.ndarray) -> None:
+def refuse_wrong_program(ask: Questions, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as the run found it [N, K], is not what
     the probe's program answers; asked for as many instances as the probe has rows, in one call.
     """
@@ -227,13 +230,13 @@ def refuse_wrong_program(ask: Asked, full: np.ndarray) -> None:
         )
 
 
-def widen(ask: Asked) -> None:
+def widen(ask: Questions) -> None:
     """Allow each row what its answer goes by rounding."""
     for first in range(0, ask.N, ROWS):
         _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
 
 
-def _widen(ask: Asked, rows: np.ndarray) -> None:
+def _widen(ask: Questions, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
     allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
@@ -286,7 +289,7 @@ ROWS_AT_A_TIME = 1 << 22  # scores held together
 class EmptyAndFull:
     """The ends of the games on one set of instances."""
 
-    def __init__(self, ask: Asked) -> None:
+    def __init__(self, ask: Questions) -> None:
         """ask: the questions of these games (`questions.Questions`)."""
         self._ask = ask
         # Distinct answers to the donors, their weights, and a donor of each.

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.asked_model import Again
 from xaijax.games.measure.replacement import agreement_codes
+from xaijax.models.asking.row_count import AnsweredBefore
 
 MOST = 256  # rows of a call that are compared
 FIRST = 32  # rows of a run's first call that are asked again
@@ -29,7 +29,7 @@ class AskedAgain:
     """Finds those rows in a call, and has the answers to them compared."""
 
     def __init__(
-        self, codes: np.ndarray, donors: int, table: Any, compare: Again, most: int | None
+        self, codes: np.ndarray, donors: int, table: Any, compare: AnsweredBefore, most: int | None
     ) -> None:
         """codes: [r, C], of which the first `donors` mean the same in every run, and the others
         where the rows are read by this table.

@@ -34,9 +34,9 @@ from xaijax.games.engine.plan import (
 from xaijax.games.engine.programs import Programs
 from xaijax.games.engine.setting import Probed, Setting
 from xaijax.games.engine.walk import WalkBackend
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
+from xaijax.models.model import Model
 from xaijax.players.players import Players
 from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.own_table import OwnTable
@@ -59,7 +59,7 @@ class Evaluator:
 
     def __init__(
         self,
-        model: AskedModel,
+        model: Model,
         replacement: Replacement,
         players: Players,
         limits: Limits,
@@ -188,14 +188,14 @@ class Evaluator:
         """Whether the model in use is the one that its comparison has come to."""
         return self._taken(self.setting.model.settled()) is self.setting.model
 
-    def _taken(self, model: AskedModel) -> AskedModel:
+    def _taken(self, model: Model) -> Model:
         """The model, or the estimator itself where nothing can be added to what comes of it."""
         if model.offset is None or self._offsets:
             return model
         assert model.original is not None  # only of a translation the level is taken out
         return model.original
 
-    def _answer_by(self, model: AskedModel) -> None:
+    def _answer_by(self, model: Model) -> None:
         """Go on with what a translated estimator settled to; raises Untranslatable.
 
         By the limits as given: a smaller tile was for the model that is left.

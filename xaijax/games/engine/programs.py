@@ -24,8 +24,8 @@ from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity, tiles_that_fit
-from xaijax.games.measure.asked_model import ProbeEvidence
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.row_count import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
@@ -65,7 +65,7 @@ class Programs:
         score: Score | None = None,
         outputs: int = 1,
         structure: Structure | None = None,
-        look: ProbeEvidence | None = None,
+        look: RowCounts | None = None,
     ) -> None:
         """listed: coalitions of the list that slots may name at most; outputs: A.
 
@@ -177,7 +177,7 @@ class Programs:
         )
 
     def _gap(
-        self, look: ProbeEvidence, kind: str, scored: bool, coalitions: int
+        self, look: RowCounts, kind: str, scored: bool, coalitions: int
     ) -> tuple[float, int] | None:
         """How the answers to the probe's rows, mixed in one tile of each device, differ from the
         probe's.

@@ -22,9 +22,10 @@ from xaijax.games.engine.asked_again import AskedAgain
 from xaijax.games.engine.compiled import Clock, Compiled, Recipe
 from xaijax.games.engine.placement import mesh_of
 from xaijax.games.engine.plan import Limits, instances_at_a_time, power_below, rows_at_a_time
-from xaijax.games.measure.asked_model import AskedModel, Findings
 from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.findings import Probe
+from xaijax.models.model import Model
 from xaijax.players.players import Players
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
@@ -40,7 +41,7 @@ LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair 
 class Setting:
     """What the games of one explainer share before the model is asked."""
 
-    model: AskedModel
+    model: Model
     replacement: Replacement
     players: Players
     limits: Limits
@@ -162,7 +163,7 @@ class Probed:
     """What is known of a setting once its model answered the probe."""
 
     setting: Setting  # its score is fitted to the model's outputs
-    findings: Findings
+    findings: Probe
     clock: Clock
     asked_again: AskedAgain | None = None  # of a host model
 

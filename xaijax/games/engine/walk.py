@@ -16,7 +16,7 @@ from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import bucket
-from xaijax.games.measure.asked_model import AskedModel
+from xaijax.models.model import Model
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
@@ -58,7 +58,7 @@ class WalkBackend:
 
     def __init__(
         self,
-        model: AskedModel,
+        model: Model,
         structure: Structure,
         outputs: int,
         donors: np.ndarray,

@@ -7,5 +7,4 @@ Reading order:
     players_of_rows   who plays, by `players=` and the rows that it is of
     quantity      a mean of scores over donors and rows, and an outer function of it
     score         `Score`: what is made of the answer to one row, and its bounds
-    asked_model   what is asked of a model: the contract that `xaijax.models` keeps
 """

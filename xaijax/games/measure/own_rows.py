@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import Baseline, Replacement
+from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import CodedTable
 from xaijax.tables.own_table import OwnTable
@@ -25,7 +25,7 @@ def stand_ins_of(background: Any) -> Callable[[Any], Any] | None:
 
 
 def with_own(
-    model: AskedModel,
+    model: Model,
     donors: Replacement,
     players: Players | OwnPlayers,
     stand_ins: Callable[[Any], Any] | None,

@@ -19,7 +19,7 @@ from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.games.measure.asked_model import AskedModel
+from xaijax.models.model import Model
 from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
@@ -172,7 +172,7 @@ class Replacement:
         codes = table.encode(self.table.decode(self.codes))[1]
         return replace(self, table=table, codes=codes)
 
-    def for_model(self, model: AskedModel) -> Replacement:
+    def for_model(self, model: Model) -> Replacement:
         """The same rows for what a translated estimator's model settled to (`Model.settled`).
 
         Raises Untranslatable for rows that do not fit JAX.
@@ -183,7 +183,7 @@ class Replacement:
         return replace(self, table=table, codes=codes[self.row])
 
 
-def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = None) -> Replacement:
+def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -> Replacement:
     """Read the `background=` argument for a model.
 
     X: the instances, where the background is a function of them (`Baseline.of_each`).
@@ -214,7 +214,7 @@ def replacement_of(model: AskedModel, background: Any, weights: Any, X: Any = No
 
 
 def intervention_of(
-    model: AskedModel, table: Table, pool: Any, weights: Any, kind: str = "rows"
+    model: Model, table: Table, pool: Any, weights: Any, kind: str = "rows"
 ) -> Replacement:
     """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 
@@ -232,7 +232,7 @@ def intervention_of(
     return _replacement(model, table, rows, checked, kind)
 
 
-def pool_of(model: AskedModel, data: Any, weights: Any) -> Replacement:
+def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
     """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
 
     Raises InputError and InputTypeError as `replacement_of`.
@@ -249,7 +249,7 @@ def pool_of(model: AskedModel, data: Any, weights: Any) -> Replacement:
 
 
 def _replacement(
-    model: AskedModel, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
+    model: Model, table: Table, rows: Any, weights: tuple[np.ndarray, float | None], kind: str
 ) -> Replacement:
     w, total = weights
     if isinstance(table, FloatTable):
@@ -267,7 +267,7 @@ def _replacement(
     return Replacement(table, codes[row], w[row], total, row, len(codes), kind, kept)
 
 
-def _refuse_several(model: AskedModel, background: Any) -> None:
+def _refuse_several(model: Model, background: Any) -> None:
     """Rows of a table in place of one row, which only a network could take for an image."""
     if not isinstance(background, Baseline) or isinstance(background.row, str):
         return
@@ -284,7 +284,7 @@ def _refuse_several(model: AskedModel, background: Any) -> None:
         )
 
 
-def table_of(model: AskedModel, background: Any, name: str = "background") -> Table:
+def table_of(model: Model, background: Any, name: str = "background") -> Table:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     refuse_series(background, name)
     if is_tree(background):
@@ -330,11 +330,11 @@ def table_of(model: AskedModel, background: Any, name: str = "background") -> Ta
     return FloatTable(shape, numbers, names, own if own.kind in "biu" else None, takes)
 
 
-def _numbers_of(model: AskedModel) -> np.dtype:
+def _numbers_of(model: Model) -> np.dtype:
     return np.dtype("f8" if model.precision == "float64" else "f4")
 
 
-def _read_for(model: AskedModel, table: Table) -> Table:
+def _read_for(model: Model, table: Table) -> Table:
     return table if model.backend == "host" else model.coded(table)
 
 

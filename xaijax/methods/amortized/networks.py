@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.methods.amortized.inputs import Inputs
+from xaijax.models.model import Model
 
 # (parameters, rows as `Inputs.read` gives them [R, F], standardised f(x) [R, K]) ->
 # (raw values [R, P K], what else tells how difficult a row is [R, any])
@@ -53,7 +53,7 @@ def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: i
     return Network(apply, layers)
 
 
-def given(model: AskedModel, inputs: Inputs, outputs: int) -> Network:
+def given(model: Model, inputs: Inputs, outputs: int) -> Network:
     """A module of the user's own, as `as_model` made it: standardised rows [R, *F] -> [R, P K].
 
     Its arrays of floats are trained; others stay as they are.

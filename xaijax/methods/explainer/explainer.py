@@ -24,7 +24,6 @@ from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game, Planned, Survey
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
@@ -44,6 +43,7 @@ from xaijax.methods.explainer.record import Answer, answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.progress import progress_bar
 from xaijax.models import explainer_class
+from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
@@ -195,7 +195,7 @@ class Explainer:
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, index, limits = self._given
-        asked = cast(AskedModel, self.model)  # what as_model makes keeps both contracts
+        asked = cast(Model, self.model)  # what as_model makes keeps both contracts
         donors = replacement_of(asked, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)

@@ -20,7 +20,6 @@ from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
@@ -40,6 +39,7 @@ from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data, whose_pool
 from xaijax.methods.qii.limits import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
 from xaijax.methods.qii.quantities import WHOM, Interest, factors_of, interest_of
+from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, column_finder, column_labels
 from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
@@ -138,7 +138,7 @@ class Problem:
         self.facts |= sample_facts(self.sample)
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
-        asked_model = cast(AskedModel, self.outcome.model)
+        asked_model = cast(Model, self.outcome.model)
         parts = with_own(asked_model, replacement, self.players, stand_ins)
         self.evaluator = Evaluator(asked_model, *parts, self.limits)
         # The data as codes, and by which table.

@@ -465,7 +465,9 @@ def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
     return bool((ends | ~replaced.any(axis=1)).all())
 
 
-def changed_directly(problem: Problem, game: Game, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def changed_directly(
+    problem: Problem, game: Game, before: np.ndarray, after: np.ndarray
+) -> np.ndarray:
     """d(Q(before), Q(after)), [N]; the game measures Q itself."""
     assert problem.distance is not None
     replaced = np.stack([before, after])

@@ -6,7 +6,7 @@ Letters: R rows, K scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,30 +18,8 @@ from xaijax.models.base.outputs import check_labels, check_output
 from xaijax.models.base.trace import DTYPES
 from xaijax.tables.rows import rows_of
 
-
-class Decider(Protocol):
-    """What this file reads of a `Model`."""
-
-    @property
-    def loop(self) -> str: ...
-    @property
-    def output(self) -> Any: ...
-    @property
-    def apply(self) -> Callable[..., Any] | None: ...
-    @property
-    def call(self) -> Callable[..., Any] | None: ...
-    @property
-    def scores(self) -> Callable[..., Any] | None: ...
-    @property
-    def decide(self) -> Callable[..., Any] | None: ...
-    @property
-    def classes(self) -> tuple[Any, ...] | None: ...
-    @property
-    def threshold(self) -> float | None: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def name(self) -> str: ...
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 
 class Codes:
@@ -96,7 +74,7 @@ def _sorts(labels: np.ndarray) -> bool:
 class _Traced:
     """A JAX model's decided class, [R] in the dtype of its precision."""
 
-    def __init__(self, model: Decider) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
         self.answer_dtype = np.dtype(DTYPES[model.precision])
         self.of_labels = model.output == "label" and model.decide is None  # as they come
@@ -117,7 +95,7 @@ class _Traced:
         return jnp.where(sound, place, jnp.nan).astype(self.answer_dtype)
 
 
-def decided(model: Decider) -> tuple[Callable[..., Any], Codes]:
+def decided(model: Model) -> tuple[Callable[..., Any], Codes]:
     """(a function with the signature of the model's own, the numbers of the labels)."""
     if model.loop == "jax":
         raw = model.output == "label" and model.decide is None

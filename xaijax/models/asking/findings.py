@@ -9,7 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputTypeError, ModelOutputError
 from xaijax.core.forks import before_jax
 from xaijax.core.reads import changed as names_changed
-from xaijax.models.asking.host import HostModel, call_host, call_host_raw
+from xaijax.models.asking.host import call_host, call_host_raw
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts, same_steps
@@ -32,6 +32,9 @@ from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
 from xaijax_kernels.engine.tiles import traced as trace_without_places
 from xaijax_kernels.structures.base import Structure
+
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 PROBE_ROWS = 32
 MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
@@ -113,7 +116,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     )
 
 
-def _traced(model: Traceable, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
+def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
     """The model's program for few rows, and what is found in its trace; all models that are traced
     to it share it.
     """
@@ -208,7 +211,7 @@ def sensitivity_of(model: Any, structure: Structure, rows: np.ndarray) -> np.nda
     return np.concatenate(found)
 
 
-def probe_host(model: HostModel, rows: Any) -> Probe:
+def probe_host(model: Model, rows: Any) -> Probe:
     """Call the model on a few rows, an array or a frame, and probe it."""
 
     names: list[str] = []  # of the columns, of a model that answers with a frame
@@ -256,7 +259,7 @@ def _changed(estimator: Any, before: Stamp) -> bool:
     return Stamp(estimator) != before
 
 
-def answer_host(model: HostModel, rows: Any, first: int, outputs: int) -> np.ndarray:
+def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray:
     """The model's answer to one call as float64 [R, K], K as on the probe rows."""
     values = call_host(model, rows, first)
     if model.output == "label":
@@ -309,27 +312,6 @@ RECENT = 8  # programs that are kept though no model is left that is traced to t
 LARGEST = 1 << 26  # bytes of constants, above which they go with the last model
 
 
-class Traceable(Protocol):
-    """What this file reads of a `Model`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def apply(self) -> Callable[..., Any] | None: ...
-    @property
-    def scores(self) -> Callable[..., Any] | None: ...
-    @property
-    def params(self) -> Any: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def structure(self) -> Structure | str | None: ...
-    @property
-    def deterministic(self) -> bool: ...
-    @property
-    def reader(self) -> object | None: ...
-
-
 class Kept(dict[Any, Any]):
     """What is compiled of one program; the probe's own is at "probe"."""
 
@@ -342,7 +324,7 @@ _known: weakref.WeakValueDictionary[Hashable, Kept] = weakref.WeakValueDictionar
 _recent: OrderedDict[Hashable, Kept] = OrderedDict()
 
 
-def facts_of(model: Traceable) -> tuple[Any, ...]:
+def facts_of(model: Model) -> tuple[Any, ...]:
     """What else tells models of one program apart: how they are probed, where their arrays are."""
     leaves, tree = jax.tree.flatten(model.params)
     places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)

@@ -6,34 +6,18 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.models.base.outputs import check_labels, check_raw, refuse_codes
 from xaijax.tables.rows import rows_of
 
-
-class HostModel(Protocol):
-    """What this file reads of a `Model`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def output(self) -> Any: ...
-    @property
-    def deterministic(self) -> bool: ...
-    @property
-    def call(self) -> Callable[..., Any] | None: ...
-    @property
-    def timeout(self) -> float | None: ...
-    @property
-    def max_rows(self) -> int | None: ...
-    @property
-    def estimator(self) -> Any: ...
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 
-def call_host(model: HostModel, rows: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
+def call_host(model: Model, rows: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
     """The model's answer to one call, checked: float64 [R] or [R, K]; may hold NaN.
 
     rows: an array [R, *F], passed on as a read-only view, or a frame, passed on as it is (give a
@@ -46,7 +30,7 @@ def call_host(model: HostModel, rows: Any, start: int = 0, stop: int | None = No
 
 
 def call_host_raw(
-    model: HostModel,
+    model: Model,
     rows: Any,
     start: int = 0,
     stop: int | None = None,

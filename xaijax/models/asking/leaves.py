@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
@@ -21,27 +20,8 @@ from xaijax.tables.own_table import OwnTable
 from xaijax.tables.table import FloatTable
 from xaijax.tables.tree_table import TreeTable
 
-
-class Coded(Protocol):
-    """What is looked at of a model, a dataclass; `Model` says what each means."""
-
-    @property
-    def loop(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def estimator(self) -> Any: ...
-    @property
-    def structure(self) -> Any: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def allow_nan(self) -> bool | NanColumns: ...
-    @property
-    def compiled(self) -> dict[Any, Any]: ...
-
-
-Kind = TypeVar("Kind", bound=Coded)
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 
 class OfCodes:
@@ -70,7 +50,7 @@ class OfWords(OfCodes):
         return self._function(jax.tree.map(read_only, self._rows(codes)))
 
 
-def of_codes(model: Kind, table: Any) -> Kind:
+def of_codes(model: Model, table: Any) -> Model:
     """The model as a function of what a table asks with (`Table.asked`): of the codes of a tree, in
     JAX also of whole numbers, and of rows with players of their own. What is compiled is kept by
     the model it is of.
@@ -92,7 +72,7 @@ def of_codes(model: Kind, table: Any) -> Kind:
         if (own := getattr(model, name)) is not None:
             changes[name] = wrapped(own, table)
     kept = model.compiled.setdefault(("codes", table.key), {})
-    return dataclasses.replace(cast(Any, model), compiled=kept, **changes)
+    return dataclasses.replace(model, compiled=kept, **changes)
 
 
 def _of_whole(structure: Any, table: FloatTable) -> Any:
@@ -104,7 +84,7 @@ def _of_whole(structure: Any, table: FloatTable) -> Any:
     return structure
 
 
-def _refuse_tree(model: Coded) -> None:
+def _refuse_tree(model: Model) -> None:
     """Raise where a model is one of rows in one array."""
     if model.estimator is not None:
         raise InputTypeError(
@@ -118,13 +98,13 @@ def _refuse_tree(model: Coded) -> None:
         )
 
 
-def coded_rows(model: Kind, X: Any) -> tuple[Kind, np.ndarray]:
+def coded_rows(model: Model, X: Any) -> tuple[Model, np.ndarray]:
     """(the model of codes, the codes) of rows X in several arrays."""
     table = TreeTable.of(X, "X", code_dtype(model))
     rows = table.read(X, "X", model.allow_nan)
     return of_codes(model, table), table.encode(rows)[1]
 
 
-def code_dtype(model: Coded) -> np.dtype | None:
+def code_dtype(model: Model) -> np.dtype | None:
     """Of the codes of a model in JAX; None: bits, for the host."""
     return np.dtype(DTYPES[model.precision]) if model.loop == "jax" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.forks import before_jax
-from xaijax.models.asking.leaves import Coded, coded_rows
+from xaijax.models.asking.leaves import coded_rows
 from xaijax.models.base.trace import DTYPES
 from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.frames import copied_frame
@@ -19,35 +19,13 @@ from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows, dtype_of, read_array
 from xaijax.tables.tree import is_tree
 
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
+
 PROBE_ROWS = 32  # as many as the probe traces
 
 
-class Asked(Coded, Protocol):
-    """What more is looked at of a model; `Model` says what each means."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...] | None: ...
-    @property
-    def feature_names(self) -> tuple[str, ...] | None: ...
-    @property
-    def network(self) -> bool: ...
-    @property
-    def reader(self) -> Any: ...
-    @property
-    def comparison(self) -> Any: ...
-    @property
-    def original(self) -> Any: ...
-    @property
-    def sent_away(self) -> bool: ...
-    def settled(self, rows: tuple[Any, ...] = ()) -> Any: ...
-    @property
-    def apply(self) -> Any: ...
-    @property
-    def params(self) -> Any: ...
-    def refuse_changed(self) -> None: ...
-
-
-def answered_by(model: Asked, X: Any) -> tuple[Any, Any]:
+def answered_by(model: Model, X: Any) -> tuple[Any, Any]:
     """(which model answers, X as it takes them)."""
     if model.loop == "jax" and model.reader is None:
         model.refuse_changed()
@@ -73,7 +51,7 @@ def answered_by(model: Asked, X: Any) -> tuple[Any, Any]:
         return model.settled(), X
 
 
-def jax_rows(model: Asked, X: Any) -> np.ndarray | MappedRows:
+def jax_rows(model: Model, X: Any) -> np.ndarray | MappedRows:
     """X checked and copied in the dtype of a JAX model, [R, *F]; a memory map stays one."""
     rows = rows_of(X)
     shape = (rows.width,) if rows.is_frame else checks.as_array(X, "X").shape[1:]
@@ -90,7 +68,7 @@ def jax_rows(model: Asked, X: Any) -> np.ndarray | MappedRows:
     )
 
 
-def row_dtype(model: Asked, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+def row_dtype(model: Model, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
     """The dtype in which rows [R, *shape] reach a JAX model: whole numbers and bools as they are,
     as JAX holds them, and floats in the model's precision.
 
@@ -122,7 +100,7 @@ def cannot_trace(apply: Any, params: Any, shape: tuple[int, ...], dtype: np.dtyp
     return False
 
 
-def host_rows(model: Asked, X: Any) -> Any:
+def host_rows(model: Model, X: Any) -> Any:
     """X checked and copied in its own dtypes: an array [R, *F], a memory map, or a frame."""
     if rows_of(X).is_frame:
         return copied_frame(X, "X", model.allow_nan)
@@ -132,7 +110,7 @@ def host_rows(model: Asked, X: Any) -> Any:
     )
 
 
-def _of_any_shape(model: Asked) -> bool:
+def _of_any_shape(model: Model) -> bool:
     return model.network and model.feature_names is None
 
 

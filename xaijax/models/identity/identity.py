@@ -23,8 +23,8 @@ import platform
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -32,6 +32,9 @@ import numpy as np
 from xaijax.core.reads import Reads, reads_of
 from xaijax.models.identity.patched import SEARCHED, is_own
 from xaijax_kernels.engine.tiles import without_places
+
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 ROWS = 2  # that a program is traced for
 LARGE = 16  # entries of a constant, above which a program's text leaves them out
@@ -41,30 +44,7 @@ _OWN_CALLS = re.compile(r"(Sharding|TopK|mhlo\.|chlo\.|lapack_|cublas_|cusolver_
 _CALLED = re.compile(r"custom_call\s+@([^\s(]+)|call_target_name\s*=\s*\"([^\"]+)\"")
 
 
-class Identified(Protocol):
-    """What this file reads of a `Model`."""
-
-    @property
-    def backend(self) -> str: ...
-    @property
-    def output(self) -> Any: ...
-    @property
-    def apply(self) -> Callable[..., Any] | None: ...
-    @property
-    def params(self) -> Any: ...
-    @property
-    def scores(self) -> Callable[..., Any] | None: ...
-    @property
-    def estimator(self) -> Any: ...
-    @property
-    def classes(self) -> tuple[Any, ...] | None: ...
-    @property
-    def threshold(self) -> float | None: ...
-    @property
-    def precision(self) -> str: ...
-
-
-def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str | None:
+def identity(model: Model, shape: tuple[int, ...], dtype: Any) -> str | None:
     """Of a model that is given rows [R, *shape] of this dtype (which matter to JAX models).
 
     None: there is none.
@@ -86,8 +66,8 @@ def identity(model: Identified, shape: tuple[int, ...], dtype: Any) -> str | Non
 
 
 def mark(
-    model: Identified,
-    fitted: Identified,
+    model: Model,
+    fitted: Model,
     program: bytes | None,
     dtype: str,
     function: Any = None,

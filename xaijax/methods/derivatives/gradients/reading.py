@@ -14,13 +14,13 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.asked_model import AskedModel
 from xaijax.games.measure.replacement import (
     Baseline,
     Replacement,
     replacement_of,
     weighted_rows,
 )
+from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
@@ -55,7 +55,7 @@ class WholeTable(FloatTable):
 
 
 def donors_of(
-    model: AskedModel, background: Any, weights: Any, embedded: bool, X: Any = None
+    model: Model, background: Any, weights: Any, embedded: bool, X: Any = None
 ) -> Replacement:
     """Read `background=` and `weights=`; X: the instances, for a `Baseline` of each.
 

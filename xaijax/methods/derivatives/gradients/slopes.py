@@ -12,7 +12,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, ModelOutputError
-from xaijax.games.measure.asked_model import AskedModel, Findings
+from xaijax.models.asking.findings import Probe
+from xaijax.models.model import Model
 
 CALLBACKS = ("pure_callback", "io_callback")
 TREES = "xaijax_leaf_sums"  # the step of a trace by which a translated tree answers
@@ -38,13 +39,13 @@ def refuse_model(asked: Any) -> None:
     refuse_host(asked)
 
 
-def refuse_host(model: AskedModel) -> None:
+def refuse_host(model: Model) -> None:
     """Raise InputError for a model on the host, or one that its comparison sent there."""
     if model.backend == "host":
         raise InputError(f"model: {model.name} runs on the host. {TRACED}")
 
 
-def refuse_findings(model: AskedModel, findings: Findings) -> None:
+def refuse_findings(model: Model, findings: Probe) -> None:
     """Raise InputError for what only the trace of a model tells."""
     if _kind(findings.answer_dtype) != "f":
         raise InputError(
