@@ -139,7 +139,7 @@ class _Steps:
 
 
 def _whole(dtype: Any) -> bool:
-    return dtype is not None and getattr(dtype, "kind", "") in "iub"
+    return dtype is not None and getattr(dtype, "kind", "") in ("i", "u", "b")
 
 
 def _wide(value: Any) -> Any:
