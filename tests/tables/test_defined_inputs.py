@@ -509,6 +509,36 @@ LOST = {
     "kept": (total, np.ones((1, 2), np.uint8), np.full((1, 2), 255, np.uint8), None),
     "places": (lambda X: jnp.arange(9.0)[X].sum(1), np.ones((1, 2), int), np.full((1, 2), 8), None),
     "floats": (total, np.ones((1, 2)), np.full((1, 2), 2.0**30), None),
+    "mean by shift": (
+        lambda X: ((X[:, 0] + X[:, 1]) >> 1).astype(jnp.float32) + X[:, 0],
+        np.ones((1, 2), np.uint8),
+        np.full((1, 2), 200, np.uint8),
+        "beyond uint8",
+    ),
+    "remainder of a hash": (
+        lambda X: jnp.arange(64.0)[(X[:, 0].astype(jnp.uint32) * np.uint32(2654435761)) % 64],
+        np.ones((1, 2), np.uint32),
+        np.full((1, 2), 99, np.uint32),
+        None,
+    ),
+    "shift of a hash": (
+        lambda X: jnp.arange(64.0)[(X[:, 0].astype(jnp.uint32) * np.uint32(2654435761)) >> 26],
+        np.ones((1, 2), np.uint32),
+        np.full((1, 2), 99, np.uint32),
+        None,
+    ),
+    "difference": (
+        lambda X: jnp.where(X[:, 0] > X[:, 1], X[:, 0] - X[:, 1], X[:, 1] - X[:, 0]) * 1.0,
+        np.array([[1, 2]], np.uint8),
+        np.array([[9, 5], [3, 7]], np.uint8),
+        None,
+    ),
+    "wrong difference": (
+        lambda X: jnp.where(X[:, 0] > X[:, 1], X[:, 1] - X[:, 0], X[:, 0] - X[:, 1]) * 1.0,
+        np.array([[1, 2]], np.uint8),
+        np.array([[9, 5], [3, 7]], np.uint8),
+        "beyond uint8",
+    ),
     "bits": (
         lambda X: ((X.astype(jnp.uint32) * 40503 * 65537) >> 7 ^ X).sum(1) % 9 * 1.0,
         np.ones((1, 2), np.uint32),
