@@ -106,7 +106,7 @@ def shapley_values(
     x, background, one = _rows(x, background)
     mesh = _explicit_mesh(x, background, params)
     if mesh is not None:
-        again = partial(shapley_values.__wrapped__, f, index=index, orders=orders, key=key)
+        again = partial(inspect.unwrap(shapley_values), f, index=index, orders=orders, key=key)
         return _on_auto_axes(again, mesh, x[0] if one else x, background, params)
     N, shape = len(x), background.shape[1:]
     P = math.prod(shape)
@@ -155,7 +155,8 @@ def _on_auto_axes(
     def called(x: jax.Array, background: jax.Array, params: Any) -> jax.Array:
         return again(x, background, params=params)
 
-    on_auto = jax.sharding.auto_axes(called, axes=mesh.explicit_axes, out_sharding=where)
+    on_auto: Any = jax.sharding.auto_axes
+    on_auto = on_auto(called, axes=mesh.explicit_axes, out_sharding=where)
     try:
         found = on_auto(x, background, params)
     except ValueError as error:
