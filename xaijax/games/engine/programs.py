@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib
+import jaxlib.version
 import numpy as np
 
 from xaijax.core.checks import warn
@@ -43,7 +43,7 @@ from xaijax_kernels.structures.listed_means import ListShape, listed_means
 PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
 STEP = 7919  # a prime: numbers that are mixed, and the same in each run
-_JAXLIB = f"jaxlib {jaxlib.__version__}"
+_JAXLIB = f"jaxlib {jaxlib.version.__version__}"
 ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as of the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
