@@ -258,6 +258,7 @@ def test_a_column_called_base_value_is_told_before_the_work(folder, capsys) -> N
     assert explained(*given) == 1
     told = capsys.readouterr().err
     assert "a column is called 'base_value'" in told and not Path("asked").exists()
+    assert not Path("run").exists()
     assert explained(*given, "--players", '{"income": ["base_value"]}') == 0  # what it says
     written = pandas.read_csv("run/values.csv", index_col=0)
     assert {"income", "base_value"} <= set(written.columns)

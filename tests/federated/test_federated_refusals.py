@@ -288,6 +288,10 @@ def test_rows_that_are_refused_before_anybody_is_asked() -> None:
         (X[:5, HOST], names(4), "4 entries for 5 rows"),
         (X[:2, HOST], ["customer-00001", "somebody"], "1 of 2 are not in the aligned list"),
         (X[:0, HOST], [], "0 rows"),
+        (names(2), None, "X takes rows .* host.rows, identifiers="),
+        (np.array(names(40)), None, "X takes rows .* host.rows, identifiers="),
+        ([7, 8], None, "X takes rows .* host.rows, identifiers="),
+        ("customer-00001", None, "X takes rows .* host.rows, identifiers="),
     ):
         with pytest.raises(xj.InputError, match=words) as told:
             host(rows, ids, progress=False)

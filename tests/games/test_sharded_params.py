@@ -47,7 +47,8 @@ for way in own.WAYS:
     assert len(found.stats["devices"]) == 8
     out[way] = found.values
     programs = next(kept for key, kept in model.compiled.items() if key[0] == "probe")
-    kept = [one.call for one in programs.values() if hasattr(one, "call")]
+    kept = [getattr(one, "call", None) for one in programs.values()]
+    kept = [one for one in kept if hasattr(one, "input_shardings")]
     shardings = {str(s.spec) for one in kept for s in jax.tree.leaves(one.input_shardings)
                  if isinstance(s, NamedSharding)}
     # The programs take the parameters in the pieces that they were given in.

@@ -345,7 +345,7 @@ def test_programs_with_a_score_or_with_slots_of_the_device_are_held(
     if how == "seeded":
         monkeypatch.setattr("xaijax.games.engine.programs.counted_on", lambda mesh: True)
     sound = asked(1.0)
-    made_wrong(monkeypatch, always=False)
+    made_wrong(monkeypatch, lambda recipe, _: not recipe.key[-1])  # not in blocks
     with pytest.warns(xj.XaiWarning, match="XLA's compiler for cpu") as told:
         np.testing.assert_allclose(asked(2.0), 2 * sound, rtol=0, atol=1e-4)  # answers of about 50
     assert len(told) == 1

@@ -18,6 +18,7 @@ from often import some_slow
 from tiled_kernels import tiled
 
 from xaijax_kernels.engine import turns
+from xaijax_kernels.structures import averaged
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 
@@ -84,6 +85,8 @@ def test_the_bits_are_the_same(
     name: str, function: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[list[Any]] = []
+    # A tile that may leave its loop may also take chances another way, in other bits.
+    monkeypatch.setattr(averaged, "chances_of", lambda *_: None)
     for known in (True, False):
         count_turns(known, monkeypatch)
         run = jax.jit(lambda *own: function(*own))

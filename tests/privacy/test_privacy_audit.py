@@ -33,7 +33,10 @@ import xaijax as xj
 from xaijax.results.subsample import Subsample
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
-pytestmark = pytest.mark.filterwarnings("ignore:(X|pool)= all of its rows")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(X|pool)= all of its rows",
+    "ignore:scores of outcome='score' lie outside",  # cut on purpose
+)
 
 
 @pytest.mark.slow

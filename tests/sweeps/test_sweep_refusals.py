@@ -114,6 +114,7 @@ def test_rows_in_memory_are_looked_at_before_the_first_part(
     assert not (tmp_path / "run").exists(), "no work was done"
 
 
+@pytest.mark.filterwarnings("ignore:The model raised")  # for rows spread over X
 @pytest.mark.slow
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("executor", [None, 1])

@@ -490,6 +490,7 @@ def float_difference(X):
 
 
 NEAR = np.array([[2**31 + 1, 1], [2**31 + 2, 0]], np.uint32)
+CROSSED = np.array([[1, 2]], np.uint8), np.array([[99, 5], [3, 7]], np.uint8)
 LOST = {
     "uint32": (total, NEAR, NEAR[:1] + np.uint32(2), "whole numbers .uint32. of up to"),
     "uint64": (total, NEAR.astype(np.uint64), NEAR[:1].astype(np.uint64), "rounded to float32"),
@@ -509,6 +510,27 @@ LOST = {
     "kept": (total, np.ones((1, 2), np.uint8), np.full((1, 2), 255, np.uint8), None),
     "places": (lambda X: jnp.arange(9.0)[X].sum(1), np.ones((1, 2), int), np.full((1, 2), 8), None),
     "floats": (total, np.ones((1, 2)), np.full((1, 2), 2.0**30), None),
+    "mean by shift": (
+        lambda X: ((X[:, 0] + X[:, 1]) >> 1).astype(jnp.float32) + X[:, 0],
+        *(np.full((1, 2), n, np.uint8) for n in (1, 200)),
+        "beyond uint8",
+    ),
+    "remainder of a hash": (
+        lambda X: jnp.arange(64.0)[(X[:, 0].astype(jnp.uint32) * np.uint32(2654435761)) % 64],
+        *CROSSED,
+        None,
+    ),
+    "shift of a hash": (lambda X: (X[:, 0].astype("uint32") * 2**30 >> 26) * 1.0, *CROSSED, None),
+    "difference": (
+        lambda X: jnp.where(X[:, 0] > X[:, 1], X[:, 0] - X[:, 1], X[:, 1] - X[:, 0]) * 1.0,
+        *CROSSED,
+        None,
+    ),
+    "wrong difference": (
+        lambda X: jnp.where(X[:, 0] > X[:, 1], X[:, 1] - X[:, 0], X[:, 0] - X[:, 1]) * 1.0,
+        *CROSSED,
+        "beyond uint8",
+    ),
     "bits": (
         lambda X: ((X.astype(jnp.uint32) * 40503 * 65537) >> 7 ^ X).sum(1) % 9 * 1.0,
         np.ones((1, 2), np.uint32),

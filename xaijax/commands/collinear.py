@@ -42,14 +42,14 @@ def run(arguments: argparse.Namespace) -> None:
         has = list(getattr(table, "columns", ())) or "no names of columns"
         raise InputError(f"--target: {arguments.data} has no {arguments.target!r}, but {has}.")
     y = table.pop(arguments.target)
-    folder = folder_of(arguments.out)
     aec = AEC(
         arguments.task,
         arguments.standardize,
         bootstrap=arguments.bootstrap,
         seed=arguments.seed,
-    ).fit(table, y)
-    found = aec.explanation_
+    )
+    folder = folder_of(arguments.out)
+    found = aec.fit(table, y).explanation_
     print(found)
     file, values = folder / "explanation.npz", folder / "effects.csv"
     remove_run(folder)

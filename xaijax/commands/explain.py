@@ -82,7 +82,6 @@ def run(arguments: argparse.Namespace) -> None:
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data
     rows = rows_beside(source, "--background", arguments.drop)
-    folder = folder_of(arguments.out)
     explainer = Explainer(
         model,
         drawn(rows, arguments.background_rows, arguments.seed),
@@ -99,6 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
             'its player, --players \'{"another name": ["base_value"]}\', or leave it out by --drop '
             "if the model does not read it."
         )
+    folder = folder_of(arguments.out)
     explanation = of_model(lambda: explainer(X, top=arguments.top), arguments.model)
     print(explanation)
     files = [folder / "explanation.npz", folder / "values.csv"]

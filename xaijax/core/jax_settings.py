@@ -27,8 +27,9 @@ def usual() -> AbstractContextManager[Any]:
     guarded.append(now.jax_transfer_guard_device_to_device)
     free = all(guard in (None, "allow") for guard in guarded)
     nowhere = jax.sharding.AbstractMesh((), ())
-    meshless = jax.sharding.get_abstract_mesh() == nowhere
-    if promotes and free and meshless and not now.jax_disable_jit and not now.jax_no_tracing:
+    mesh = jax.sharding.get_abstract_mesh()
+    kept = mesh == nowhere or bool(mesh.manual_axes)  # a shard_map types its arrays by its mesh
+    if promotes and free and kept and not now.jax_disable_jit and not now.jax_no_tracing:
         return _AS_IT_IS
     usual_ones = ExitStack()
     usual_ones.enter_context(jax.numpy_rank_promotion("allow"))
@@ -36,5 +37,5 @@ def usual() -> AbstractContextManager[Any]:
     usual_ones.enter_context(jax.transfer_guard("allow"))
     usual_ones.enter_context(jax.disable_jit(False))
     usual_ones.enter_context(jax.no_tracing(False))
-    usual_ones.enter_context(jax.sharding.use_abstract_mesh(nowhere))
+    usual_ones.enter_context(jax.sharding.use_abstract_mesh(mesh if kept else nowhere))
     return usual_ones

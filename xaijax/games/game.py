@@ -322,7 +322,7 @@ class Game:
         for all.
         """
         one = self.shares_base and self.quantity.groups is None and not self.quantity.reads_full
-        if not one or self._closed or not (self.ask.structured or self.ask.walks):
+        if not one or self._closed or (self.structure is None and not self.ask.structured):
             return None
         self._own_base = True
         return self.quantity.of(self.ask.whole.base[None, None], None, lambda _: "nothing")[0, 0]

@@ -13,6 +13,7 @@ K outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,8 +89,10 @@ def _summed(
 
     U, T, M = len(x), len(donors), len(orders)
     u, t, m = (jnp.asarray(one.ravel()) for one in np.indices((U, T, M), np.int32))
-    like = jax.eval_shape(part, u[0], t[0], m[0])
+    like: Any = jax.make_jaxpr(part)(u[0], t[0], m[0]).out_avals[0]
     zero = jnp.zeros((U, *like.shape), like.dtype)
+    # In a shard_map, the zeros vary over the axes over which the answers do.
+    zero = jax.lax.pcast(zero, tuple(like.mat.varying), to="varying")
     return jax.lax.scan(step, zero, (u, t, m))[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import eight_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import xaijax as xj
 
@@ -58,6 +60,73 @@ def test_values_are_those_of_the_definition(index):
     assert found.shape == (3, P, 2)
     for x, own in zip(X, found, strict=True):
         np.testing.assert_allclose(own, wanted(x, DONORS, PARAMS, INDICES[index]), **TOLERANCE)
+
+
+def on_mesh(kind):
+    """(rows on the axis of a mesh, how a shard_map splits them)."""
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(kind,))
+    rows = jax.device_put(X, NamedSharding(mesh, PartitionSpec("d", None)))
+    return rows, {"mesh": mesh, "in_specs": PartitionSpec("d"), "out_specs": PartitionSpec("d")}
+
+
+def squares(x):
+    return (values_of(x) ** 2).sum()
+
+
+def values_of(x):
+    return xj.shapley_values(network, x, DONORS, params=PARAMS)
+
+
+def test_rows_may_lie_on_a_mesh():
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        rows, split = on_mesh(kind)
+        for way in (values_of, jax.jit(jax.shard_map(values_of, **split))):
+            np.testing.assert_allclose(way(rows), values_of(X), **TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_programs_of_rows_on_a_mesh(kind):
+    rows, split = on_mesh(kind)
+    for way in (jax.jit, jax.vmap):
+        np.testing.assert_allclose(way(values_of)(rows), values_of(X), **TOLERANCE)
+    parts = jax.shard_map(lambda x: jax.grad(squares)(x), **split)
+    for way in (jax.jit(jax.grad(squares)), jax.jit(parts)):
+        np.testing.assert_allclose(way(rows), jax.grad(squares)(X), **TOLERANCE)
+
+
+def test_explicit_axes_that_do_not_fit_are_told():
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Explicit,))
+    rows = jax.device_put(X, NamedSharding(mesh, PartitionSpec("d", None)))
+    held = jax.device_put(jnp.ones(4), NamedSharding(mesh, PartitionSpec("d")))
+    with pytest.raises(xj.InputError, match="explicit axes .*AxisType.Auto"):
+        xj.shapley_values(lambda x: x @ held, rows, DONORS)
+    with pytest.raises(xj.ModelOutputError, match="x row 0 is not finite"):
+        xj.shapley_values(lambda x: jnp.log(x[:, 0] * 0 - 1), rows, DONORS)
+
+
+ON_TWO = """
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+import test_shapley_values as own
+import xaijax as xj
+values = lambda x: xj.shapley_values(own.network, x, own.DONORS, params=own.PARAMS)
+x, split = own.DONORS[:2], PartitionSpec("d")
+out["here"] = values(x)
+for kind in (AxisType.Auto, AxisType.Explicit):
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(kind,))
+    rows = jax.device_put(x, NamedSharding(mesh, split))
+    out[f"as they are {kind}"] = values(rows)
+    parts = jax.shard_map(values, mesh=mesh, in_specs=split, out_specs=split)
+    out[f"shard_map {kind}"] = jax.jit(parts)(rows)
+"""
+
+
+@pytest.mark.slow
+def test_rows_may_lie_on_two_devices(tmp_path):
+    found = eight_devices.outcome(ON_TWO, tmp_path, 2)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, found["here"], **TOLERANCE, err_msg=name)
 
 
 @pytest.mark.slow

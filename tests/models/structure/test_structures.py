@@ -163,7 +163,7 @@ OTHERS: dict[str, Any] = {
     "running": lambda X: jnp.cumsum(X, axis=1) @ W,
     "sorted": lambda X: jnp.sort(X, axis=1) @ W,
     "by place": lambda X: (X + jnp.arange(len(X))[:, None] * 0) @ W,
-    "of a pair": lambda X: (X[:, None] @ W)[:, 0],
+    "of a pair": lambda X: (X[:, None] @ W + X[:, :1, None])[:, 0].prod(axis=1),
     "a place that the row says": jax.vmap(
         lambda x: jnp.tanh(jax.lax.dynamic_slice(x, ((x[0] > 0).astype(int),), (3,)) @ W[:3]) @ V
     ),

@@ -7,6 +7,7 @@ numbers of a guest's answer, R rows, m guests.
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -238,6 +239,7 @@ class Host:
 
         Errors of `FederatedExplainer` come through.
         """
+        _refuse_identifiers(X)
         X = by_name(X, self._names, "X")
         places = self._places(X, identifiers)
         # Guests count queries, so rows that cannot be explained must not cost any.
@@ -361,6 +363,17 @@ class Host:
         }
         one = row if rows_of(row).is_frame else row[0]
         return FederatedExplainer(self.model, row, guests, reference=one, **self._common)
+
+
+def _refuse_identifiers(X: Any) -> None:
+    """Raise InputError where X is identifiers instead of rows."""
+    several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
+    entries = X if several else [X]
+    if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
+        raise InputError(
+            "X takes rows [N, H] of the host's columns, and got texts or whole numbers without "
+            "columns. Give identifiers by their own argument: host(rows, identifiers=[...])."
+        )
 
 
 MODEL = "the model's host side"

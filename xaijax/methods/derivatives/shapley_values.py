@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
+from jax.sharding import NamedSharding, PartitionSpec
 
 from xaijax.core.checks import shown, whole_number
 from xaijax.core.compiler import compile_sound, without_fused_products
@@ -103,6 +104,10 @@ def shapley_values(
         raise InputTypeError(f"f must be a JAX function of rows, got {type(f).__name__}.{way}")
     _refuse_arity(f, ("rows",) if params is None else ("params", "rows"))
     x, background, one = _rows(x, background)
+    mesh = _explicit_mesh(x, background, params)
+    if mesh is not None:
+        again = partial(inspect.unwrap(shapley_values), f, index=index, orders=orders, key=key)
+        return _on_auto_axes(again, mesh, x[0] if one else x, background, params)
     N, shape = len(x), background.shape[1:]
     P = math.prod(shape)
     weights = _weights(index, P, orders, key)
@@ -126,6 +131,46 @@ def shapley_values(
     _refuse_nonfinite(found, ask, x.reshape(N, P), background.reshape(-1, P))
     found = found[..., 0] if single else found
     return found[0] if one else found
+
+
+def _explicit_mesh(*given: Any) -> Any:
+    """The mesh on whose explicit axes one of these arrays lies; None: there is no such array."""
+    for one in jax.tree.leaves(given):
+        mesh = jax.typeof(one).sharding.mesh if isinstance(one, jax.Array) else None
+        if mesh is not None and mesh.explicit_axes:
+            return mesh
+    return None
+
+
+def _on_auto_axes(
+    again: Callable[..., jax.Array], mesh: Any, x: jax.Array, background: jax.Array, params: Any
+) -> jax.Array:
+    """again(x, background, params=params), where JAX decides how the steps lie on the mesh.
+
+    Of the values, the first axis of a batch is split as that of x.
+    """
+    kept = jax.typeof(x).sharding.spec[:1] if x.ndim == background.ndim else ()
+    where = NamedSharding(mesh, PartitionSpec(*kept))
+
+    def called(x: jax.Array, background: jax.Array, params: Any) -> jax.Array:
+        return again(x, background, params=params)
+
+    on_auto: Any = jax.sharding.auto_axes
+    on_auto = on_auto(called, axes=mesh.explicit_axes, out_sharding=where)
+    try:
+        found = on_auto(x, background, params)
+    except ValueError as error:
+        if "mesh" not in str(error):
+            raise
+        raise InputError(
+            f"some of x, background, params and what f holds lie on the explicit axes "
+            f"{mesh.explicit_axes} of a mesh, and JAX does not put them together: {error} Put all "
+            "on one mesh with axis_types=(jax.sharding.AxisType.Auto,), by jax.device_put."
+        ) from error
+    if not isinstance(found, Tracer) and not np.isfinite(found).all():
+        host = jax.tree.map(np.asarray, (x, background, params))
+        return called(*host)  # which says what is not finite
+    return found
 
 
 def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> jax.Array:

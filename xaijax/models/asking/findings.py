@@ -87,7 +87,8 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
 
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
-    coarse = warn_of_digits(model.name, model.apply.answer_dtype, model.precision, answer)
+    own_dtype = programs["answer_dtype"]  # another model may have traced it
+    coarse = warn_of_digits(model.name, own_dtype, model.precision, answer)
     warn_of_wraps(model.name, programs["closed"], rows, programs)
     if model.deterministic:
         probe_neighbours(evaluate, rows, model.name, among=answer)
@@ -102,7 +103,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         _, agreement = compare(layer, model, rows, evaluate, programs)
         if agreement is None or not agreement.compared:  # what nothing speaks for is not used
             layer = agreement = None
-    found = _findings(model, answer, model.apply.answer_dtype, jaxpr, noise, seconds)
+    found = _findings(model, answer, own_dtype, jaxpr, noise, seconds)
     return dataclasses.replace(
         found,
         closed=programs["closed"],
@@ -155,6 +156,7 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
         own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)
         programs["probe"] = (compile_sound(lowered), *own)
         programs["closed"] = traced.jaxpr
+    programs["answer_dtype"] = getattr(apply, "answer_dtype", None)
     return programs
 
 

@@ -7,13 +7,14 @@ the probe's rows, in int64, and compared with what each step's dtype holds.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import Literal, Var
 
 from xaijax.core.checks import warn
 from xaijax.models.base.trace import DTYPES
@@ -25,7 +26,9 @@ _ARITHMETIC = (
     "convert_element_type",
 )
 # Steps of bits, as hashes and random numbers have them: there numbers wrap by intention.
-_OF_BITS = ("and", "or", "xor", "not", "shift_right_logical", "bitcast_convert_type")
+_OF_BITS = ("and", "or", "xor", "not", "shift_left", "bitcast_convert_type")
+# These are arithmetic, too; of long numbers without a sign they are steps of a hash.
+_OF_LONG_BITS = ("shift_right_logical", "rem")
 # Steps between the codes of whole numbers, which are floats, and these numbers.
 _PLACES = ("reshape", "slice", "squeeze", "transpose", "concatenate", "broadcast_in_dim")
 _CALLS = ("jaxpr", "call_jaxpr")  # the parameter that holds what a step calls
@@ -83,6 +86,8 @@ class _Steps:
         self.dtypes: list[np.dtype] = []  # of the steps that are looked at
         self._found: list[jax.Array] = []
         self._bits = False
+        # By id of a result: it, which of its entries wrap, and the place of its step in `_found`.
+        self._chosen: dict[int, tuple[Any, jax.Array, int]] = {}
 
     def wrapped(self, closed: Any, rows: jax.Array) -> list[jax.Array]:
         """For each step of arithmetic, whether a result is beyond its dtype."""
@@ -96,6 +101,8 @@ class _Steps:
         """What the steps make of inputs: codes, int64 or bool; or None where it is not known."""
         jaxpr = getattr(closed, "jaxpr", closed)
         env: dict[Any, Any] = {}
+        uses = Counter(var for step in jaxpr.eqns for var in step.invars if isinstance(var, Var))
+        uses.update(var for var in jaxpr.outvars if isinstance(var, Var))
         for var, const in zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True):
             env[var] = _wide(const)
         env.update(zip(jaxpr.invars, given, strict=True))
@@ -116,6 +123,12 @@ class _Steps:
             if name not in _PLACES and not all(map(_whole, dtypes)):
                 continue
             self._bits |= name in _OF_BITS and dtypes[0].kind != "b"
+            self._bits |= name in _OF_LONG_BITS and dtypes[0] == np.uint32
+            if name == "select_n":  # entries that are not selected reach no answer
+                for k, (var, one) in enumerate(zip(step.invars[1:], inputs[1:], strict=True)):
+                    if id(one) in self._chosen and uses[var] == 1:
+                        _, wraps, place = self._chosen.pop(id(one))
+                        self._found[place] = (wraps & (inputs[0] == k)).any()
             options = dict(step.params)
             if name == "convert_element_type":
                 options["new_dtype"] = np.dtype(bool if dtypes[0].kind == "b" else np.int64)
@@ -131,15 +144,18 @@ class _Steps:
             if counted and _whole(step.invars[0].aval.dtype):
                 limits = np.iinfo(dtypes[0])
                 self.dtypes.append(np.dtype(dtypes[0]))
-                self._found.append(((made[0] < limits.min) | (made[0] > limits.max)).any())
+                wraps = (made[0] < limits.min) | (made[0] > limits.max)
+                self._found.append(wraps.any())
                 # What follows goes on with the numbers that the model has.
                 made[0] = made[0].astype(dtypes[0]).astype(np.int64)
+                if uses[step.outvars[0]] == 1:
+                    self._chosen[id(made[0])] = made[0], wraps, len(self._found) - 1
             env.update(zip(step.outvars, made, strict=True))
         return [read(var) for var in jaxpr.outvars]
 
 
 def _whole(dtype: Any) -> bool:
-    return dtype is not None and getattr(dtype, "kind", "") in "iub"
+    return dtype is not None and getattr(dtype, "kind", "") in ("i", "u", "b")
 
 
 def _wide(value: Any) -> Any:
