@@ -27,7 +27,8 @@ from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.split.model import SplitModel, answer_labels
 from xaijax.federated.split.parts import columns_by_name
 from xaijax.federated.wire import psi
-from xaijax.federated.wire.messages import VERSION, numbers
+from xaijax.federated.wire.messages import VERSION
+from xaijax.federated.wire.messages import numbers as numbers_of_message
 from xaijax.federated.wire.messages import rows_of as rows_of_message
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import identifiers_of
@@ -542,7 +543,7 @@ class JointRun:
                 self._deadline,
                 run=self._run,
                 rows=len(part),
-                values=numbers(part),
+                values=numbers_of_message(part),
             )
             if found and said.width != width:
                 raise FederatedProtocolError(
