@@ -57,7 +57,7 @@ TOP = ("federated", "sweeps", "datasets", "commands", "cli", "demo", "__main__")
 PARTS["top"] = Part(6, tuple(PARTS))
 
 # What `import xaijax` may load; everything else is imported on use.
-LOADED = {"jax", "numpy", "tqdm"}
+LOADED = {"jax", "jaxlib", "numpy", "tqdm"}
 # Here, and nowhere else, a module is imported by a name that is computed.
 IMPORTERS = {"xaijax.core.optional", "xaijax.datasets.fetch"}
 # What the front door imports when it is first asked for, since it needs more than LOADED: a class
