@@ -11,7 +11,8 @@ import pytest
 from listed import agreeing, coalitions_of, game_of
 
 import xaijax as xj
-from xaijax.games.engine import device, setting
+from xaijax.games.engine import device
+from xaijax.games.engine import evaluator as setting
 
 P, C, N = 40, 41, 96
 A = games.weights(P)

@@ -131,6 +131,9 @@ def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     masks = coalitions_of(40, C) | (np.arange(40) == 0)
     game, well = game_of(model, X, donors), game_of(model, X, X)
     assert well.outputs == 1
-    game.evaluator._probed = well.probed  # the probe would meet the donor
+    game.evaluator.probed, game.evaluator.is_probed = (
+        well.probed,
+        True,
+    )  # the probe would meet the donor
     assert np.isfinite(game.values(masks)).all()
     assert game.count.padded > 0

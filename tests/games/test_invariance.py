@@ -10,7 +10,7 @@ import often
 import pytest
 
 import xaijax as xj
-from xaijax.games.engine import setting
+from xaijax.games.engine import evaluator as setting
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)

@@ -21,9 +21,8 @@ from xaijax.games.asking.questions import Count, Questions
 from xaijax.games.asking.refuse import coalition_text, table_limits
 from xaijax.games.asking.whole_rows import refuse_other, refuse_wrong_program, scored, widen
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
+from xaijax.games.engine.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator, Probed, Setting
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.setting import LARGEST_PAIR, Probed, Setting
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways import choose
@@ -64,6 +63,7 @@ class Game:
         """
         self.evaluator, self.quantity = evaluator, quantity
         self.ask = Questions(evaluator, rows, progress, asks=asks, encoded=encoded, own=own)
+        self.N, self.P = self.ask.N, self.ask.P
         self.structure: str | None = None  # what answered instead of the whole model, if anything
         self._closed = False  # whether a closed form answered
         self._own_base = False  # whether the model's own answers gave the base value
@@ -81,19 +81,9 @@ class Game:
         return self.evaluator.probed
 
     @property
-    def N(self) -> int:
-        """Instances."""
-        return self.ask.N
-
-    @property
     def count(self) -> Count:
         """Model rows asked so far."""
         return self.ask.count
-
-    @property
-    def P(self) -> int:
-        """Players."""
-        return self.setting.players.count
 
     @property
     def walks(self) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 
 from xaijax.core.once import once
 from xaijax.core.reads import of_library
-from xaijax.games.engine.setting import Probed
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.game import Game
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import Replacement

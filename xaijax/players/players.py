@@ -37,7 +37,7 @@ class Players:
     names: tuple[str, ...]  # [P]
     unclear: tuple[int, ...] | None = None  # [C, H, W] of numbers that C instances could have too
 
-    @property
+    @cached_property
     def count(self) -> int:
         """P."""
         return len(self.names)
@@ -52,7 +52,7 @@ class Players:
                 f"np.broadcast_to(players[:, None], {(N, *self.unclear)})."
             )
 
-    @property
+    @cached_property
     def single(self) -> bool:
         """Whether player j is column j."""
         P = self.count
@@ -74,7 +74,7 @@ class OwnPlayers:
     of_entry: np.ndarray  # int64 [N, F], the player that owns each entry; -1: never replaced
     names: tuple[str, ...]  # [P]
 
-    @property
+    @cached_property
     def count(self) -> int:
         """P."""
         return len(self.names)

@@ -15,7 +15,7 @@ from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.core.once import once
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions
-from xaijax.games.engine.setting import Probed
+from xaijax.games.engine.evaluator import Probed
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.structures.summed import WHOLE_ROWS
 
@@ -74,7 +74,7 @@ def why_long(ask: Questions, rows: int, beside: float = 0.0, drawn: float = 0.0)
     ask.backend()
     probed, setting = ask.probed, ask.setting
     said = count = f"up to {rows:,} model rows are coming"
-    if setting.model.backend == "host":
+    if setting.on_host:
         long = rows > MOST_HOST_ROWS
         said = f"{count}, of a model that is called on the host"
     else:

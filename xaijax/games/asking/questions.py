@@ -15,9 +15,8 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
 from xaijax.games.asking.refuse import refuse_bad_answers
 from xaijax.games.asking.whole_rows import EmptyAndFull, WholeAnswers, whole_answers
-from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator
+from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator, Probed, Setting
 from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
-from xaijax.games.engine.setting import Probed, Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.lattice import Pairs, pack
@@ -62,21 +61,13 @@ class Questions:
         evaluator.setting.refuse_large_tile()
         read = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
         self.table_of_rows, self.codes = read  # codes [N, C]
+        self.N, self.P = len(self.codes), evaluator.setting.players.count
         self.count = Count()
         self._largest: np.ndarray | None = None  # [N + B]
         self._own = own  # where the score looks at f(x)
         self._whole: WholeAnswers | None = None
+        self._differs: np.ndarray | None = None  # [N, B, P], where all are planned together
         self.ends = EmptyAndFull(self)
-
-    @property
-    def N(self) -> int:
-        """Instances."""
-        return len(self.codes)
-
-    @property
-    def P(self) -> int:
-        """Players."""
-        return self.setting.players.count
 
     @property
     def setting(self) -> Setting:
@@ -99,21 +90,31 @@ class Questions:
     def _few(self) -> np.ndarray:
         """Codes of instances for the probe."""
         few = self.codes[: PROBE_ROWS // 2]
-        unknown = not self.evaluator.is_probed and self.setting.model.backend == "host"
+        unknown = not self.evaluator.is_probed and self.setting.on_host
         if unknown and len(few) < self.N:
             few = np.concatenate([few[:-1], self.codes[-1:]])  # which is asked late in the run
         return few
 
     def differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
-        donors = agreement_codes(self.setting.replacement.codes)
         step = self.setting.instances_at_a_time
+        if self.N <= step and len(rows):  # the cost is counted first, and the values found after
+            if self._differs is None:
+                self._differs = self._differing(np.arange(self.N))
+            same = len(rows) == self.N and np.array_equal(rows, np.arange(self.N))
+            yield 0, self._differs if same else self._differs[rows]
+            return
         for first in range(0, len(rows), step):
-            x = agreement_codes(self.codes[rows[first : first + step]])
-            if self.setting.model.deterministic:
-                yield first, _differ(x, donors, self.setting.code_players, self.P)
-            else:  # a random answer differs from itself: nothing may be asked once for two
-                yield first, np.ones((len(x), len(donors), self.P), bool)
+            yield first, self._differing(rows[first : first + step])
+
+    def _differing(self, rows: np.ndarray) -> np.ndarray:
+        """Which players of these instances differ from each donor, bool [n, B, P]."""
+        donors = agreement_codes(self.setting.replacement.codes)
+        if self.setting.model.deterministic:
+            x = agreement_codes(self.codes[rows])
+            return _differ(x, donors, self.setting.code_players, self.P)
+        # A random answer differs from itself: nothing may be asked once for two.
+        return np.ones((len(rows), len(donors), self.P), bool)
 
     def pack(
         self,

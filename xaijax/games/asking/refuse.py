@@ -12,8 +12,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
+from xaijax.games.engine.evaluator import LARGEST_PAIR, Setting
 from xaijax.games.engine.loop import Backend, Check, Stream
-from xaijax.games.engine.setting import LARGEST_PAIR, Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing

@@ -19,8 +19,8 @@ import numpy as np
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
 from xaijax.games.asking.refuse import refuse_bad_scores
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.engine.player_values import Values, values_of, whole
-from xaijax.games.engine.setting import Probed
 from xaijax.games.measure.score import Score
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ Reading order:
     walk            the loop along orders of players, where the first layer is known
     player_values   the distinct values of each player, and what each adds to the first layer
     asked_again     the probe's donors found in the run's calls: does the model answer as before?
-    setting         `Setting`: model, replacement, players, score and limits, frozen
     programs        the programs that hold a JAX model, and the sums of their answers
     placement       where arrays stand: tiles dealt to devices, or a model that spans its own
     plan            tile, tiles per dispatch and instances at a time, by sizes alone

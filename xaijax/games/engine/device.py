@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,19 @@ from jax.sharding import SingleDeviceSharding
 from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import Dispatches, UnderWay
 from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
-from xaijax.games.engine.plan import capacity
+from xaijax.games.engine.placement import placed
+from xaijax.games.engine.plan import (
+    LEAST_DONORS,
+    bucket,
+    bytes_of_row,
+    capacity,
+    fitting_tile,
+    plan_sizes,
+)
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
+from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.reduce import (
     block_of,
     block_weights,
@@ -32,6 +41,15 @@ from xaijax_kernels.engine.reduce import (
 )
 from xaijax_kernels.engine.seeds import Seeds, seeds
 from xaijax_kernels.engine.tables import put, tables_of_pairs
+from xaijax_kernels.engine.tiles import (
+    tile_rows,
+    weights_of,
+    widest_layer,
+)
+from xaijax_kernels.structures.named import NAMED
+
+if TYPE_CHECKING:
+    from xaijax.games.engine.evaluator import Probed
 
 PUT, MEANS = "a list of answers", "the means of a list"  # programs, for messages
 
@@ -367,3 +385,55 @@ def _to_power_of_two(array: np.ndarray) -> np.ndarray:
 def _power_of_two(count: int) -> int:
     """The least from `count` on."""
     return 1 << (count - 1).bit_length()
+
+
+def part_of_tile(probed: Probed, parts: int) -> int:
+    """Rows of a tile that is smaller by `parts` than a device's usual one, where that fits."""
+    setting, probe = probed.setting, probed.findings
+    codes = setting.replacement.codes
+    width, columns = widest_layer(probe.jaxpr, probe.rows, NAMED), codes.shape[1]
+    whole = tile_rows(max(width, columns), codes.itemsize, setting.devices[0].platform)
+    per_row = bytes_of_row(codes.itemsize, width, columns, probed.outputs)
+    return fitting_tile(whole // parts, per_row, setting.max_memory)
+
+
+def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
+    """The loop of a traced model, planned for most_rows."""
+    setting, probe = probed.setting, probed.findings
+    model, codes = setting.model, setting.replacement.codes
+    placement = placed(setting.devices, model.params)
+    sizes = plan_sizes(
+        width=widest_layer(probe.jaxpr, probe.rows, NAMED),
+        itemsize=codes.itemsize,
+        platform=setting.devices[0].platform,
+        shape=setting.replacement.table.asked(codes[:1]).shape[1:],
+        P=setting.players.count,
+        outputs=probed.outputs,
+        dtype=codes.dtype.name,
+        donors=bucket(len(codes), LEAST_DONORS),
+        columns=codes.shape[1],
+        devices=placement.mesh.size,
+        tile=setting.limits.tile,
+        batch_rows=setting.limits.batch_rows,
+        most_rows=most_rows,
+        max_memory=setting.max_memory,
+        weights=None if probed.spares else weights_of(probe.jaxpr),
+        operations=operations(probe.jaxpr, probe.rows),
+        answers=probe.outputs if setting.score is not None and setting.score.reads_own else 0,
+    )
+    assert model.apply is not None
+    programs = Programs(
+        model.apply,
+        model.params,
+        probed.compiled,
+        sizes,
+        setting.players_of_codes,
+        codes,
+        placement,
+        setting.listed,
+        setting.score,
+        probe.outputs,
+        probed.found,
+        probe.look,
+    )
+    return DeviceBackend(programs)

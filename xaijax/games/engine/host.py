@@ -10,23 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.threads import in_order
+from xaijax.core.threads import in_order, threads_of
 from xaijax.games.engine.compiled import Compiled, Recipe, shape
 from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
-from xaijax.games.engine.plan import capacity
+from xaijax.games.engine.plan import (
+    capacity,
+    power_below,
+)
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
+from xaijax.tables.table import Table
 from xaijax_kernels.engine.host_loop import Answered, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
 from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
 from xaijax_kernels.engine.tables import tables_of_pairs
+from xaijax_kernels.engine.tiles import (
+    SMALLEST_OF_WIDE,
+)
+
+if TYPE_CHECKING:
+    from xaijax.games.engine.evaluator import Probed, Setting
 
 Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
 
@@ -428,3 +438,68 @@ def named_rows(rows: Any) -> str:
         left = int((distinct > stops[_SHOWN - 1]).sum())
         return f"rows {', '.join(parts[:_SHOWN])} and {left:,} more"
     return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
+
+
+def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
+    """The loop of a model on the host; table: decodes the codes of the rows asked about."""
+    setting, K = probed.setting, probed.findings.outputs
+    model, codes = setting.model, setting.replacement.codes
+
+    def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
+        answers = model.answer(table.asked(code_rows), first, K)
+        if probed.asked_again is not None:
+            probed.asked_again(code_rows, answers, table)
+        return answers
+
+    call, block = _host_rows(setting, most_rows)
+    threads = min(threads_of(model.thread_safe), _together(setting, call))
+    return HostBackend(
+        answer,
+        setting.players.count,
+        setting.players_of_codes,
+        codes,
+        rows_per_call=call,
+        rows_per_block=block,
+        instances=setting.rows_at_a_time,
+        listed=setting.listed,
+        compiled=probed.compiled,
+        device=setting.devices[0],
+        sharing=_sharing(setting),
+        score=setting.score,
+        threads=threads,
+    )
+
+
+def _together(setting: Setting, call: int) -> int:
+    """Calls of a thread-safe model that half of the memory holds, as `_host_rows` counts them."""
+    codes = setting.replacement.codes
+    return max(1, setting.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
+
+
+def _sharing(setting: Setting) -> Sharing | None:
+    """Where hybrids of several instances may be the same; not of a random model."""
+    codes = setting.replacement.codes
+    if len(codes) > 1 or not setting.limits.shares or not setting.model.deterministic:
+        return None
+    # Codes, those asked, and what sorting needs.
+    return Sharing(setting.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
+
+
+def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
+    """(rows of one call, rows of one block of sums).
+
+    A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
+    decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
+    to whole blocks, as tiles are on a device: many models round a single row's answer in
+    another way than a batch's. Never more than is asked for, than fits, or than the model's
+    `max_rows`, a power of two below it.
+    """
+    setting.refuse_large_tile()
+    codes = setting.replacement.codes
+    fits = setting.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+    block = setting.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
+    wanted = min(setting.limits.batch_rows or block, max(block, min(most_rows, fits)))
+    call = -(-wanted // block) * block
+    if setting.model.max_rows is not None:
+        call = min(call, power_below(setting.model.max_rows))
+    return call, block

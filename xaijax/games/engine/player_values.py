@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.once import once
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.setting import Probed
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS

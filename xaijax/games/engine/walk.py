@@ -7,6 +7,7 @@ a tile, L sizes in a block, T tiles in a dispatch.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
-from xaijax.games.engine.placement import Placement
+from xaijax.games.engine.placement import Placement, placed
 from xaijax.games.engine.plan import bucket
 from xaijax.models.model import Model
 from xaijax_kernels.engine.tiles import (
@@ -27,6 +28,9 @@ from xaijax_kernels.engine.tiles import (
 from xaijax_kernels.structures.base import Structure
 from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
+
+if TYPE_CHECKING:
+    from xaijax.games.engine.evaluator import Probed
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
 # A CPU takes its layers through the cache of a core: few sizes, which XLA then writes out without a
@@ -195,3 +199,18 @@ class WalkBackend:
             ahead=LOOK_AHEAD,
             results=self._results,
         )
+
+
+def walk_backend(probed: Probed) -> WalkBackend:
+    """The loop along orders of players, of a model with a first layer."""
+    setting = probed.setting
+    return WalkBackend(
+        setting.model,
+        probed.structure,
+        probed.findings.outputs,
+        setting.replacement.codes,
+        setting.replacement.weights,
+        setting.instances_at_a_time,
+        placed(setting.devices, setting.model.params),
+        probed.compiled,
+    )

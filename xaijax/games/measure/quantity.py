@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Quantity:
     combine: np.ndarray | Callable[[np.ndarray], np.ndarray] | None = None
     remedy: str = 'Use link="identity", or a model output that stays inside the link\'s domain.'
 
-    @property
+    @cached_property
     def linear(self) -> bool:
         """Whether a semivalue may be taken pair by pair and averaged afterwards."""
         return self.outer is None and not callable(self.combine)

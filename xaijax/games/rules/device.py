@@ -14,8 +14,8 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import RAISE, Recipe, shape
+from xaijax.games.engine.device import part_of_tile
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
-from xaijax.games.engine.evaluator import part_of_tile
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls

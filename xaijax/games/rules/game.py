@@ -70,7 +70,7 @@ class RuleAsker:
         """The loop that runs the model; the first call probes it."""
         if self._loop is None:
             backend: Any = questions.backend()
-            if self.evaluator.setting.model.backend == "host":
+            if self.evaluator.setting.on_host:
                 self._loop = RuleHost(backend, self.score)
             else:
                 self._loop = RuleDevice(backend.programs, self.score)

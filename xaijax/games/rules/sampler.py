@@ -180,7 +180,7 @@ class SampledGame:
             self.evaluator.setting.model.backend == "jax"
         ):  # unless a translation is left for these rows
             codes = self.evaluator.encoded(rows)[1]
-        if self.evaluator.setting.model.backend != "host":
+        if not self.evaluator.setting.on_host:
             return self._scored(self._by_device(codes, who), who)
         if rows_of(rows).kind == "tree":  # which the engine asks by codes
             table, codes = self._table.encode(rows)

@@ -23,10 +23,10 @@ from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
+from xaijax.games.engine.evaluator import Setting
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
-from xaijax.games.engine.setting import Setting
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.engine.turns import counted_on

@@ -22,9 +22,9 @@ from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.evaluator import Setting
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
-from xaijax.games.engine.setting import Setting
 from xaijax.games.ways.listed import ByRows, Part
 from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.listed import list_words

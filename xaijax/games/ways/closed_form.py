@@ -13,7 +13,7 @@ import numpy as np
 from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.setting import Probed
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.ways.totals import Coming, OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Affine, Background, Form
 from xaijax_kernels.structures.closed_forms import blocks

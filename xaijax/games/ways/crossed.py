@@ -21,8 +21,8 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.dispatch import THREADS, beside
+from xaijax.games.engine.evaluator import Probed, Setting
 from xaijax.games.engine.player_values import Values, head_of, values_of
-from xaijax.games.engine.setting import Probed, Setting
 from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 from xaijax_kernels.structures.singles import NUMBERS, single_means
 

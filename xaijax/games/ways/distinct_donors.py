@@ -17,8 +17,8 @@ import numpy as np
 from xaijax.core.once import once
 from xaijax.games.asking.questions import Questions
 from xaijax.games.asking.whole_rows import ROWS_AT_A_TIME
+from xaijax.games.engine.evaluator import Setting
 from xaijax.games.engine.player_values import distinct
-from xaijax.games.engine.setting import Setting
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.ways.crossed import crossed
 from xaijax.games.ways.totals import Means

@@ -14,8 +14,8 @@ import numpy as np
 
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
-from xaijax.games.engine.setting import Probed
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product

@@ -28,7 +28,7 @@ from xaijax.games.asking.refuse import (
     refuse_large_tables,
     refuse_too_many,
 )
-from xaijax.games.engine.setting import LARGEST_PAIR
+from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.game import Game, Planned, Survey, nothing, semivalues, tables, whole_rows
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.progress import plan_of

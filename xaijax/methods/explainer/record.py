@@ -226,7 +226,7 @@ def stats_of(
     refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
     evaluator.finish()
     setting, findings = evaluator.setting, evaluator.probed.findings
-    if setting.model.backend != "host" and setting.score is None and not findings.coarse:
+    if not setting.on_host and setting.score is None and not findings.coarse:
         own = findings.answer_dtype, setting.model.precision
         warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
@@ -350,7 +350,7 @@ def held(
         game.widen()
         residual, bound = certified(game.whole())
     # A host model may work in float32, and round a row in another way in another call.
-    host = game.setting.model.backend == "host"
+    host = game.setting.on_host
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
         n, model = int(wrong[0]), game.setting.model.name

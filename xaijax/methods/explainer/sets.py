@@ -22,7 +22,7 @@ from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
 from xaijax.games.asking.long_runs import tell_long_run, why_long
 from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
-from xaijax.games.engine.setting import LARGEST_PAIR
+from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.game import Game, Survey
 from xaijax.games.ways.totals import OfSets
 from xaijax.methods.explainer.choice import Choice, enumerated
@@ -183,7 +183,7 @@ class SetsAsked:
         if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
             return False
         setting = game.setting  # of a function on the host, a random one or a score none is known
-        untold = setting.model.backend == "host" or not setting.model.deterministic or setting.score
+        untold = setting.on_host or not setting.model.deterministic or setting.score
         return not untold and in_closed_form(game, self.of)
 
     def _refuse_many_sets(self, game: Game) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, dealt
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.setting import Probed
 from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.sizes import Sizes

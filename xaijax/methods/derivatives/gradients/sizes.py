@@ -11,7 +11,7 @@ from typing import Any
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
-from xaijax.games.engine.setting import Setting
+from xaijax.games.engine.evaluator import Setting
 from xaijax_kernels.engine.operations import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,

@@ -20,8 +20,8 @@ from jax.sharding import Mesh
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.compiled import columns
+from xaijax.games.engine.evaluator import Probed
 from xaijax.games.engine.placement import placed
-from xaijax.games.engine.setting import Probed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import Table
 from xaijax.tables.tree_table import TreeTable
