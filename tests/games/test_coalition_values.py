@@ -20,7 +20,7 @@ from listed import (
 from often import some_slow
 
 import xaijax as xj
-from xaijax.games.engine import evaluator as make
+from xaijax.games.engine import host as make
 from xaijax.games.ways import listed
 
 C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of two

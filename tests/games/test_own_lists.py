@@ -8,7 +8,7 @@ import pytest
 from listed import coalitions_of, game_of, oracle, rows_of
 
 import xaijax as xj
-from xaijax.games.engine import evaluator as make
+from xaijax.games.engine import host as make
 from xaijax.games.ways import listed as own_lists
 
 C, P = 37, 40  # neither a multiple of 16 coalitions, which is a slot; two words of 32 players

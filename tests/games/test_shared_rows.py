@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.engine import evaluator as make
+from xaijax.games.engine import host as make
 from xaijax.games.engine import host as shared_rows
 from xaijax_kernels.engine.lattice import Pairs
 

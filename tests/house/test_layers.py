@@ -204,7 +204,7 @@ PLANTED = {
             "xaijax.methods.m": "if TYPE_CHECKING:\n  from xaijax.reports.a import A",
             "xaijax.reports.a": "",
         },
-        r"methods \(layer 4\) imports xaijax\.reports\.a",
+        r"methods \(layer 5\) imports xaijax\.reports\.a",
     ),
     "a module that asks the front door": (
         {"xaijax.core.a": "import xaijax", "xaijax": ""},
