@@ -9,6 +9,7 @@ Letters: P players, C coalitions, D draws, B rows.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,7 @@ def player_keys(seed: int, P: int) -> np.ndarray:
     return keys
 
 
+@cache
 def pairs_of_size(P: int, size: int) -> int:
     """How many complementary pairs have a member of this size, size <= P / 2; exact."""
     return math.comb(P, size) // (2 if 2 * size == P else 1)

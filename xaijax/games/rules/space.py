@@ -9,6 +9,7 @@ Letters: B donors, F columns, D listed draws, V bins.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -51,7 +52,7 @@ class Perturbation:
         """Of the donors; float64 [B], sum 1."""
         return self.replacement.weights
 
-    @property
+    @cached_property
     def binned(self) -> np.ndarray:
         """Which columns have bins of several values; bool [F]."""
         return np.array(
@@ -62,7 +63,7 @@ class Perturbation:
             bool,
         )
 
-    @property
+    @cached_property
     def draws_in_bins(self) -> bool:
         """Whether a kept column's value is drawn, rather than x's own."""
         return False

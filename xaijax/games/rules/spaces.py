@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class _InBins(Perturbation):
 
     SHARED = True
 
-    @property
+    @cached_property
     def draws_in_bins(self) -> bool:
         """Whether a kept column's value is drawn, rather than x's own."""
         return bool(self.binned.any())
