@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.core.long_runs import MINUTE_OF_A_CORE
+from xaijax.core.checks import MINUTE_OF_A_CORE
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.permutation import Permutation
 from xaijax.games.asking import long_runs

@@ -112,12 +112,11 @@ ELSEWHERE = {
     "xaijax/core/threads.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
     "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
-    "xaijax/core/intervals.py": {"scipy.special", "scipy.special.stdtrit"},
-    # Bounds that hold at every look: Student's t and the incomplete gamma function, which draw
+    # Intervals, and bounds that hold at every look: Student's t and the incomplete gamma function, which draw
     # nothing.
     "xaijax/core/sequences.py": {
         "scipy.special",
-        *(f"scipy.special.{name}" for name in ("stdtr", "gammainc", "gammaln")),
+        *(f"scipy.special.{name}" for name in ("stdtr", "stdtrit", "gammainc", "gammaln")),
     },
     "xaijax/methods/qii/arguments.py": {"numpy.random (np.random)"},  # samplers, not released
     # Hybrids by which a declared Split is compared with the model, drawn with a fixed seed. They

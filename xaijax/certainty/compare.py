@@ -21,8 +21,8 @@ from xaijax.certainty.two_sides import (
     shared_error,
 )
 from xaijax.core.errors import InputError
-from xaijax.core.intervals import checked_level
 from xaijax.core.public import public
+from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, Part, Split
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import (

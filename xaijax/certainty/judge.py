@@ -18,8 +18,7 @@ from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.game import Game
-from xaijax.games.measure.own_rows import with_own
-from xaijax.games.measure.replacement import replacement_of
+from xaijax.games.measure.replacement import replacement_of, with_own
 from xaijax.games.measure.score import chosen_column, read_outputs
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.fingerprint import functions_of

@@ -7,8 +7,6 @@ Reading order:
     travel              recipes by which explainers and models reach other processes
     public              the door of public callables: an unknown keyword is refused before any work
     elsewhere           names of shap, captum and others, and what is meant by them here
-    jax_settings        JAX as the programs need it, whatever a session is set to for debugging
-    long_runs           what takes long, told of before it starts
     typing              the types that public signatures name: rows, a model, a progress bar
     checks              checks of arguments, done before any work
     html                a result, a model or an explainer as a notebook shows it
@@ -16,7 +14,6 @@ Reading order:
     command_line        a command of `xaijax`, as argparse takes it
     forks               JAX in a forked process: refused in place of waiting for ever
     sequences           bounds of a mean that hold at all looks at once
-    intervals           confidence intervals from standard errors and degrees of freedom
     reads               what a function's answers depend on, as far as its code names it
     same                facts that compare equal: arrays, and objects as long as they live
     code_names          the names that a function's code reads, assigns and changes

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError, XaiWarning
+from xaijax.core.errors import InputError, InputTypeError, LongRunWarning, XaiWarning
 
 CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
 
@@ -378,3 +378,17 @@ def row_weights(
         total = float(given.sum())
     scaled = given / given.max()  # the sum of these is finite
     return scaled / scaled.sum(), total
+
+
+# Operations of about a minute at 25e9 a second, which small float32 networks reach on one core of a
+# CPU. Layers that fit no cache are slower, large ones faster, both by up to ten times.
+MINUTE_OF_A_CORE = 1.5e12
+
+
+def tell(said: str, ways: str) -> None:
+    """Warn of what takes long; ways: to shorten it."""
+    warn(
+        f"{said}: more than about a minute. To ask for less: {ways}. To go on without this "
+        "message: warnings.filterwarnings('ignore', category=xaijax.LongRunWarning).",
+        LongRunWarning,
+    )

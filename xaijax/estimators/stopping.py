@@ -34,8 +34,7 @@ from typing import TypeAlias
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.core.intervals import half_widths
-from xaijax.core.sequences import log_bounded_factor, time_uniform_quantile
+from xaijax.core.sequences import half_widths, log_bounded_factor, time_uniform_quantile
 from xaijax.estimators.estimator import Result
 
 TOGETHER = 32  # pairs in one sum, always: sums would be grouped otherwise

@@ -27,8 +27,8 @@ from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay, in_parts
+from xaijax.games.ways.corners import full_tables, tables_coming
 from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
-from xaijax.games.ways.tables import full_tables, tables_coming
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax.tables.table import Table
 from xaijax_kernels.games.interactions import count

@@ -9,8 +9,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.core.intervals import half_widths
 from xaijax.core.public import public
+from xaijax.core.sequences import half_widths
 from xaijax.plots import style
 from xaijax.plots.names import shorten
 from xaijax.results.explanation import Explanation

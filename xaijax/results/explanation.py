@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core import intervals
+from xaijax.core import sequences
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
@@ -250,7 +250,7 @@ class Explanation:
         dof = self.stats.get("dof")
         exact = self.stats.get("exact_rows")
         exact = exact if per_instance(exact, len(self)) else self.exact
-        return intervals.half_widths_of(self.std_errors, self.shape, exact, dof, level)
+        return sequences.half_widths_of(self.std_errors, self.shape, exact, dof, level)
 
     def top(self, k: int, confidence: float = 0.95) -> TopK:
         """The k players of the largest |value| of each instance, and which of them are certain.

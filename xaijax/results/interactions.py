@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core import intervals
+from xaijax.core import sequences
 from xaijax.core.checks import listed
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
@@ -219,7 +219,7 @@ class Interactions:
             InputError, InputTypeError: a level that is not accepted.
         """
         dof = self.stats.get("dof")
-        return intervals.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
+        return sequences.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
 
     def to_dataframe(self, long: bool = False) -> Any:
         """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.

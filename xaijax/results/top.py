@@ -12,9 +12,8 @@ import numpy as np
 
 from xaijax.core.checks import whole_number
 from xaijax.core.errors import InputError
-from xaijax.core.intervals import checked_level, half_widths_of
 from xaijax.core.public import public_class
-from xaijax.core.sequences import time_uniform_quantile
+from xaijax.core.sequences import checked_level, half_widths_of, time_uniform_quantile
 from xaijax.results.convert import frame_of
 from xaijax.results.fields import Explained
 from xaijax.results.freeze import per_instance

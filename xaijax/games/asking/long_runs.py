@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
+from xaijax.core.checks import MINUTE_OF_A_CORE, tell
 from xaijax.core.once import once
 from xaijax.core.threads import cores
 from xaijax.games.asking.questions import Questions

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xaijax.core.jax_settings import usual
+from xaijax.core.public import usual
 from xaijax.games.engine.compiled import Clock
 
 LOOK_AHEAD = 2  # dispatches under way before the first is fetched

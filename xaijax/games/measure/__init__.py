@@ -2,7 +2,6 @@
 
 Reading order:
 
-    own_rows      players and baselines that each instance has for itself
     replacement   the donors and their weights, which stand in for absent players
     players_of_rows   who plays, by `players=` and the rows that it is of
     quantity      a mean of scores over donors and rows, and an outer function of it

@@ -1,6 +1,6 @@
 """Replacement: what stands in the columns of a player that is absent.
 
-Letters: B donor rows, F columns, C code columns.
+Letters: B donor rows, F columns, C code columns, N instances.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.models.model import Model
+from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.own_table import OwnTable
 from xaijax.tables.rows import rows_of
 from xaijax.tables.series import is_labelled, refuse_series, row_of_numbers
 from xaijax.tables.table import FloatTable, Table, WordTable, dtype_of
@@ -343,3 +345,45 @@ def agreement_codes(codes: np.ndarray) -> np.ndarray:
     if codes.dtype.kind == "f":
         return codes.view(f"i{codes.dtype.itemsize}")
     return codes
+
+
+def stand_ins_of(background: Any) -> Callable[[Any], Any] | None:
+    """The function of `Baseline(function)`, which makes a row for each instance; None: no such."""
+    return background.of_each if isinstance(background, Baseline) else None
+
+
+def with_own(
+    model: Model,
+    donors: Replacement,
+    players: Players | OwnPlayers,
+    stand_ins: Callable[[Any], Any] | None,
+) -> tuple[Replacement, Players]:
+    """(donors, players) of codes that say what each instance has for itself; see `OwnTable`.
+
+    stand_ins(rows) -> the baseline of each; None: absent players take the donors' entries.
+    """
+    own = isinstance(players, OwnPlayers)
+    if not own and stand_ins is None:
+        return donors, players
+    if isinstance(donors.table, CodedTable):
+        raise InputError(
+            f"{model.name} is an estimator translated to JAX, which takes no players and no "
+            "baselines for each instance. Say backend='host' in as_model."
+        )
+    table = OwnTable(
+        inner=donors.table,
+        owner=np.repeat(
+            1 + (players.of_entry if isinstance(players, OwnPlayers) else players.of_column),
+            donors.table.codes_per_column,
+            axis=-1,
+        ),
+        P=players.count,
+        stand_ins=stand_ins,
+        common=donors.codes[0],
+        alike=(donors.codes == donors.codes[0]).all(axis=0),
+        word=donors.codes.dtype,
+        allow_nan=model.allow_nan,
+        in_jax=model.loop == "jax",
+    )
+    codes = table.of_donors(donors.codes)
+    return replace(donors, table=table, codes=codes), Players(table.players, players.names)

@@ -7,7 +7,6 @@ Reading order:
     averaged          semivalues where every donor differs in every player, by mean scores
     corners           semivalues of each pair from its own 2^k corners, averaged over donors
     totals            the sums that these three fill
-    tables            v(S) of all coalitions, in stretches that fit the memory
     by_parts          the same by a layer that adds: x's part for all donors, a donor's for all x
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once

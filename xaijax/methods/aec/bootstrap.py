@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from xaijax.core.checks import MINUTE_OF_A_CORE, tell
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.long_runs import MINUTE_OF_A_CORE, tell
 from xaijax.games.engine.plan import stated_limit
 from xaijax.methods.aec.distinct import ValueTable, stacked
 from xaijax.methods.aec.draws import PIECE, Draws

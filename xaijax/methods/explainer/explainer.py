@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.intervals import checked_level
+from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.driver import METHODS, EstimatorName
 from xaijax.estimators.exact import Estimate, exact
@@ -24,10 +24,9 @@ from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game, Planned, Survey
-from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
-from xaijax.games.measure.replacement import Baseline, replacement_of
+from xaijax.games.measure.replacement import Baseline, replacement_of, stand_ins_of, with_own
 from xaijax.games.measure.score import chosen_column, read_outputs, refuse_columns
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.explainer.choice import (

@@ -20,10 +20,15 @@ from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.game import Game
-from xaijax.games.measure.own_rows import stand_ins_of, with_own
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement import intervention_of, table_of, weighted_rows
+from xaijax.games.measure.replacement import (
+    intervention_of,
+    stand_ins_of,
+    table_of,
+    weighted_rows,
+    with_own,
+)
 from xaijax.methods.qii.arguments import (
     plan_of,
     pool_rows,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import tell
 from xaijax.core.errors import InputError, MemoryPlanError
-from xaijax.core.long_runs import tell
 from xaijax.core.public import public
 from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws

@@ -14,18 +14,17 @@ import jax
 import numpy as np
 
 from xaijax.core import checks, html
+from xaijax.core.checks import tell
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.forks import before_jax
-from xaijax.core.long_runs import tell
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.core.version import __version__
 from xaijax.games.asking.long_runs import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import limits_of
-from xaijax.games.measure.own_rows import stand_ins_of
 from xaijax.games.measure.players_of_rows import players_of_rows
-from xaijax.games.measure.replacement import Baseline, Replacement
+from xaijax.games.measure.replacement import Baseline, Replacement, stand_ins_of
 from xaijax.games.measure.score import largest, read_outputs, refuse_columns
 from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
 from xaijax.methods.derivatives.gradients.reading import (
