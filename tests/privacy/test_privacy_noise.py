@@ -112,8 +112,8 @@ ELSEWHERE = {
     "xaijax/core/threads.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
     "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
-    # Intervals, and bounds that hold at every look: Student's t and the incomplete gamma function, which draw
-    # nothing.
+    # Intervals, and bounds that hold at every look: Student's t and the incomplete gamma
+    # function, which draw nothing.
     "xaijax/core/sequences.py": {
         "scipy.special",
         *(f"scipy.special.{name}" for name in ("stdtr", "stdtrit", "gammainc", "gammaln")),

@@ -102,6 +102,7 @@ class Model:
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
     network: bool = False  # a module of a neural library: without input_shape, rows of any shape
+    labelled: bool = False  # a copy that answers with numbers for classes, made by `decided`
     recipe: Recipe | None = None  # by which it travels; None: a copy that the engine made
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
     _repr_html_ = html.shown("feature_names", "output_names", "input_shape", "max_rows")
@@ -121,6 +122,11 @@ class Model:
         """For the engine: whether a comparison has sent a translated estimator to the host."""
         return self.comparison is not None and self.comparison.reason is not None
 
+    @property
+    def asks_labels(self) -> bool:
+        """For the engine: whether what is explained are decided classes."""
+        return self.labelled or self.output == "label"
+
     def settled(self, rows: tuple[Any, ...] = ()) -> Model:
         """This model, or the estimator that it translates, where the two differ by more than what
         the translation for less than the whole numbers mends (`centre`): else that one.
@@ -130,7 +136,7 @@ class Model:
         """
         if self.comparison is None or self.original is None:
             return self
-        self.comparison.settle(rows)
+        self.comparison.settle(rows, self.asks_labels)
         return settled_to(self)
 
     def hold(self, rows: Any, codes: np.ndarray, of_first: bool, shared: bool = False) -> None:
@@ -138,7 +144,8 @@ class Model:
         of_first: the first of them were compared by `settled`; shared: see `Comparison.hold`.
         """
         if self.comparison is not None and self.loop == "jax":
-            self.comparison.hold(rows, codes, COMPARED if of_first else 0, shared)
+            first = COMPARED if of_first else 0
+            self.comparison.hold(rows, codes, first, shared, self.asks_labels)
 
     def refuse_changed(self) -> None:
         """Raise InputError if a translated estimator has changed since; asked before every use.
@@ -302,7 +309,7 @@ class Model:
         fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
         fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
         fields |= {"scores": function, "compiled": self.compiled.setdefault(("decided",), {})}
-        return dataclasses.replace(self, decide=None, recipe=None, **fields), codes
+        return dataclasses.replace(self, decide=None, recipe=None, labelled=True, **fields), codes
 
     def unselected(self) -> Model:
         """A model of all columns if `output` selects one, else this; what is compiled is kept."""
@@ -406,7 +413,7 @@ class Model:
         return np.concatenate(list(in_order(ask, cut, threads_of(self.thread_safe))))
 
     def _own_labels(self, X: Any) -> np.ndarray:
-        model, rows = answered_by(self, X)
+        model, rows = answered_by(self, X, labels=True)
         if model is not self:
             return model.labels(rows)
         if self.loop == "jax":

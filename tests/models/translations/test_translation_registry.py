@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
 from xaijax.models.translations import registry
+from xaijax.models.translations.translated import Comparison
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3))
@@ -124,6 +125,36 @@ def test_another_class_is_a_difference():
     model = xj.as_model(fitted)
     np.testing.assert_array_equal(model.labels(X), fitted.predict(X))
     assert "decides another class than DecisionTreeClassifier in 40 of 40" in repr(model)
+
+
+def test_labels_are_compared_where_labels_are_explained(monkeypatch):
+    """A wrong head for labels is no difference to a chance, and one to a decision."""
+    fitted = DecisionTreeClassifier(max_depth=3).fit(X, Y > 0)
+    right = registry._BUILT_IN["DecisionTreeClassifier"].translate
+
+    def turned(estimator, columns):
+        found = right(estimator, columns)
+        heads = dict(found.heads) | {"label": lambda p, rows: 1 - found.heads["label"](p, rows)}
+        return xj.Translation(found.params, heads)
+
+    xj.register_translation(DecisionTreeClassifier, override=True)(turned)
+    model, asked, own = xj.as_model(fitted, output=True), [], Comparison._labels
+
+    def counted(self, kinds):
+        asked.append(len(kinds))
+        return own(self, kinds)
+
+    monkeypatch.setattr(Comparison, "_labels", counted)
+    on_host = xj.as_model(fitted, output=True, backend="host")
+    found = xj.Explainer(model, X[:8])(X)
+    assert not asked and found.stats["backend"] == "jax"
+    wanted = xj.Explainer(on_host, X[:8])(X).values
+    np.testing.assert_allclose(found.values, wanted, rtol=0, atol=2**-20)  # shares of at most 1
+    influences = xj.QII(model, X[:8], quantity="individual").explain(X)
+    assert asked and influences.stats["backend"] == "host"
+    wanted = xj.QII(on_host, X[:8], quantity="individual").explain(X).values
+    np.testing.assert_array_equal(influences.values, wanted)
+
 
 
 def test_rows_that_do_not_fit_float32_go_to_the_host():

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PROBE_ROWS = 32  # as many as the probe traces
 
 
-def answered_by(model: Model, X: Any) -> tuple[Any, Any]:
-    """(which model answers, X as it takes them)."""
+def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
+    """(which model answers, X as it takes them); labels: with the classes that it decides."""
     if model.loop == "jax" and model.reader is None:
         model.refuse_changed()
     if is_tree(X):
@@ -38,7 +38,10 @@ def answered_by(model: Model, X: Any) -> tuple[Any, Any]:
     model.refuse_changed()
     rows = host_rows(model, X)
     if model.comparison is not None:
-        found = model.settled(() if model.comparison.done else (rows,))
+        labels |= model.asks_labels
+        if not (model.comparison.labels_done if labels else model.comparison.done):
+            model.comparison.settle((rows,), labels)
+        found = model.settled()
         found = found if model.comparison.decided else model.original or found
         if found is not model:
             return found, X

@@ -43,14 +43,21 @@ class Bridged:
     def refuse_changed(self) -> None:
         """Nothing: a module was copied when it was wrapped."""
 
-    def settle(self, rows: tuple[Any, ...]) -> None:
+    def settle(self, rows: tuple[Any, ...], labels: bool = False) -> None:
         """Nothing: there is no other model to settle to."""
 
     def to_host(self, reason: str) -> None:
         """There is no way back to the host: an InputError, as of a translation that was forced."""
         raise InputError(f"backend='jax' is not available for {self.name}: {reason}. {WAY}")
 
-    def hold(self, rows: Any, codes: np.ndarray, first: int, shared: bool = False) -> None:
+    def hold(
+        self,
+        rows: Any,
+        codes: np.ndarray,
+        first: int,
+        shared: bool = False,
+        labels: bool = False,
+    ) -> None:
         """Compare both on all rows, shared ones anew each time. Raises ModelOutputError where they
         differ by more than what another order of float32 sums may.
         """

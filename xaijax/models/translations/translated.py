@@ -39,7 +39,7 @@ class Agreed:
     """The hashes of these rows, of one translation and one fit."""
 
     def __init__(self) -> None:
-        self._keys: dict[Hashable, None] = {}
+        self._keys: dict[Hashable, bool] = {}  # whether labels were compared as well
 
     def key(self, centred: bool, kinds: list[Any]) -> Hashable:
         """What rows of these kinds are known by; None: they are compared each time.
@@ -51,14 +51,17 @@ class Agreed:
         hashes = [hash_of_numbers(rows) for rows in kinds]
         return None if None in hashes else (centred, *hashes)
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys
+    def holds(self, key: Hashable, labels: bool) -> bool:
+        """Whether these rows agreed, in their labels too if these are requested."""
+        return key in self._keys and (self._keys[key] or not labels)
 
     def clear(self) -> None:
         """Compare all rows again."""
         self._keys.clear()
 
-    def add(self, key: Hashable, stamp: Stamp | None, spread: np.ndarray | None) -> None:
+    def add(
+        self, key: Hashable, labels: bool, stamp: Stamp | None, spread: np.ndarray | None
+    ) -> None:
         """These rows agreed, within a share of this spread of the answers.
 
         Not kept where the spread is 0, which accepts more than a later one may, nor where a class
@@ -67,7 +70,7 @@ class Agreed:
         told = spread is not None and bool((spread > 0).all())
         if key is None or not told or stamp is None or not stamp.made_by(LIBRARIES):
             return
-        self._keys[key] = None
+        self._keys[key] = labels or self._keys.get(key, False)
         if len(self._keys) > MOST:
             del self._keys[next(iter(self._keys))]
 
@@ -144,7 +147,7 @@ class _Asked:
 
     kinds: list[Any]  # rows of each kind, as the estimator takes them
     wanted: np.ndarray  # its answers to all of them, float64 [M] or [M, K]
-    own: Callable[[], list[Any]]  # its labels for all of them
+    own: Callable[[], list[Any]] | None  # its labels for all of them; None: not compared
 
 
 @dataclass
@@ -171,6 +174,7 @@ class Comparison:
     reason: str | None = None  # why the host answers; None: JAX does
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False
+    labels_done: bool = False  # labels of some rows were compared
     spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
     agreed: Agreed = field(default_factory=Agreed)  # rows that need no comparison any more
     compiled: dict[Any, Any] = field(default_factory=dict)
@@ -197,8 +201,9 @@ class Comparison:
                     f"explainers of the new model; backend='host' asks it as it is at each call."
                 )
 
-    def settle(self, rows: tuple[Any, ...]) -> None:
-        """Compare the two on the first rows of each kind, as the estimator takes them.
+    def settle(self, rows: tuple[Any, ...], labels: bool = False) -> None:
+        """Compare the two on the first rows of each kind, as the estimator takes them; labels:
+        their labels as well.
 
         One kind alone (rows to predict) is no comparison as long as their answers are all alike.
 
@@ -208,7 +213,7 @@ class Comparison:
         if self.reason is not None or not rows:
             return
         self.refuse_changed()
-        self._settle(rows)
+        self._settle(rows, labels)
         if self.stamp is not None:
             # An estimator of one's own may keep what it was asked: that is no change of its fit.
             after = Stamp(self.estimator)
@@ -217,18 +222,18 @@ class Comparison:
         if self.keeps_asked:
             self.agreed.clear()
 
-    def _settle(self, rows: tuple[Any, ...]) -> None:
+    def _settle(self, rows: tuple[Any, ...], labels: bool) -> None:
         some = [rows_of(kind).part(0, COMPARED) for kind in rows]
         now = self.centred or (self.found, self.head)
         key = self.agreed.key(now[0] is not self.found, some)
-        if key in self.agreed:
+        if self.agreed.holds(key, labels):
             return
         try:
             # What does not fit is known before the estimator is asked.
             codes = np.concatenate([now[0].reader.codes(kind) for kind in some])
             answers = [self._own(kind) for kind in some]
-            labels = functools.cache(lambda: self._labels(some))
-            asked = _Asked(some, np.concatenate(answers), labels)
+            own = functools.cache(lambda: self._labels(some)) if labels else None
+            asked = _Asked(some, np.concatenate(answers), own)
             reason = self._wrong(now, asked, codes)
             if reason is not None and self.centred is None and self.recentre is not None:
                 made = self.recentre(self._centre(some[0], answers[0]))
@@ -240,11 +245,21 @@ class Comparison:
             reason = f"{error}"
         if reason is not None:
             self.to_host(reason)
-        elif self.centred is None or self.centred is now:  # else another translation agreed
-            self.agreed.add(key, self.stamp, self.spread)
+            return
+        self.labels_done |= labels
+        if self.centred is None or self.centred is now:  # else another translation agreed
+            self.agreed.add(key, labels, self.stamp, self.spread)
 
-    def hold(self, rows: Any, codes: np.ndarray, first: int, shared: bool = False) -> None:
-        """Compare the two on all rows from `first` on, as they are explained; codes are theirs.
+    def hold(
+        self,
+        rows: Any,
+        codes: np.ndarray,
+        first: int,
+        shared: bool = False,
+        labels: bool = False,
+    ) -> None:
+        """Compare the two on all rows from `first` on, as they are explained; codes are theirs;
+        labels: their labels as well.
 
         The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
         now on, with the reason; raises what `settle` raises. shared: the rows are a background;
@@ -258,9 +273,10 @@ class Comparison:
             own = codes[start : start + AT_ONCE]
             kinds = [some]
             key = self.agreed.key(made[0] is not self.found, kinds)
-            if key in self.agreed:
+            if self.agreed.holds(key, labels):
                 continue
-            asked = _Asked(kinds, self._own(some), lambda kinds=kinds: self._labels(kinds))
+            own_labels = (lambda kinds=kinds: self._labels(kinds)) if labels else None
+            asked = _Asked(kinds, self._own(some), own_labels)
             ties = made[0].translation.undecided
             sure = np.ones(len(own), bool) if ties is None else ~ties(own)
             reason = None if sure.all() or self.forced else self._hangs(~sure, "rows")
@@ -269,7 +285,7 @@ class Comparison:
                 self.to_host(reason)
                 return
             if shared and not self.keeps_asked:
-                self.agreed.add(key, self.stamp, self.spread)
+                self.agreed.add(key, labels, self.stamp, self.spread)
         if self.stamp is not None and self.keeps_asked:
             self.stamp = Stamp(self.estimator)
 
@@ -354,7 +370,7 @@ class Comparison:
             apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
             return f"the JAX translation differs from {self.name} {difference}{apart}"
         self.spread = spread  # of a translation that is left nothing is kept
-        if of.decide is None or self.decide is None:
+        if of.decide is None or self.decide is None or asked.own is None:
             return None
         places = self._answers("label" + which, of.decide, params, codes)
         assert self.classes is not None
