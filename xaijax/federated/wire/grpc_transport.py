@@ -137,7 +137,12 @@ def _handler(party: Party, method: str, grpc: Any) -> Any:
         names = _names(context.auth_context())
         if not names:  # TLS would not have let it through
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "a client certificate is needed")
-        return party.handle(method, names, data, context.is_active)
+
+        def waits() -> bool:
+            left = context.time_remaining()  # gRPC may learn late that the host has given up
+            return context.is_active() and (left is None or left > 0)
+
+        return party.handle(method, names, data, waits)
 
     return handle
 
