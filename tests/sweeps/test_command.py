@@ -54,6 +54,7 @@ def test_shards_and_slurm(jobs, monkeypatch) -> None:
     assert not xj.open_run("out").missing
 
 
+@pytest.mark.filterwarnings("ignore:The model raised")  # for rows spread over X
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [("--processes", "1"), ()], ids=["spawned", "here"])
 def test_an_incomplete_run_is_status_2(how, jobs, capsys) -> None:
