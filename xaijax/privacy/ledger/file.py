@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,16 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from xaijax.core.errors import InputError, PrivacyError
+from xaijax.core.files import BINARY, append_to, lock, sync_folder, unlock
 from xaijax.privacy.ledger import book as books
 from xaijax.privacy.ledger.book import Book
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
-OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
-BINARY = getattr(os, "O_BINARY", 0)
 
 
 class LedgerFile:
@@ -51,12 +43,12 @@ class LedgerFile:
         except FileNotFoundError:
             raise self._changed("is not there any more") from None
         try:
-            _lock(file)
+            lock(file)
             try:
                 book = self._read(file)
                 yield file, book
             finally:
-                _unlock(file)
+                unlock(file)
         finally:
             os.close(file)
 
@@ -65,7 +57,7 @@ class LedgerFile:
         line, digest = books.written(record, book.last)
         if os.fstat(file).st_size > book.whole:
             os.ftruncate(file, book.whole)
-        _write(file, line)
+        append_to(file, line)
         book.add(record, digest, len(line))
         self._whole, self._last = book.whole, book.last
 
@@ -104,54 +96,20 @@ def _create(path: Path, line: bytes) -> None:
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
     try:
-        _filled(os.open(new, flags, OWNER_ONLY), line)
+        _fill(os.open(new, flags, 0o600), line)
         try:
             os.link(new, path)
         except FileExistsError:
             return
         except OSError:  # no links here: a process that is killed now leaves a file that is refused
-            _filled(os.open(path, flags, OWNER_ONLY), line)
+            _fill(os.open(path, flags, 0o600), line)
     finally:
         new.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _filled(file: int, line: bytes) -> None:
+def _fill(file: int, line: bytes) -> None:
     try:
-        _write(file, line)
+        append_to(file, line)
     finally:
         os.close(file)
-
-
-def _write(file: int, line: bytes) -> None:
-    left = memoryview(line)
-    while left:
-        left = left[os.write(file, left) :]
-    os.fsync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new file's name last through a power cut, where folders can be synced."""
-    if sys.platform == "win32":
-        return
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
-
-
-def _lock(file: int) -> None:
-    if sys.platform == "win32":
-        os.lseek(file, 0, os.SEEK_SET)
-        msvcrt.locking(file, msvcrt.LK_LOCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def _unlock(file: int) -> None:
-    if sys.platform == "win32":
-        os.lseek(file, 0, os.SEEK_SET)
-        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_UN)
