@@ -20,8 +20,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
+from xaijax.core import files
 from xaijax.privacy import mechanism
-from xaijax.privacy.ledger import file as module
+from xaijax.privacy.ledger import ledger as module
 from xaijax.results.recount import remembered
 
 STEPS = 24
@@ -34,7 +35,7 @@ def die():
 
 
 class Killer:
-    """Stands in for `os` in the ledger's module, and counts the draw of noise as well."""
+    """Stands in for `os` in the modules of the file, and counts the draw of noise as well."""
 
     def __init__(self, at, how):
         self._at, self._how, self._calls = at, how, 0
@@ -84,7 +85,7 @@ def one(ledger, explanation, out, at, how, epsilon):
 
     Late.shown = staticmethod(lambda answer: see([one / 2**20 for one in answer["noisy"]]))
     mechanism.noisy = killer.counted(recorded)
-    module.os = killer
+    module.os = files.os = killer
     private = xj.privacy.release(explanation, epsilon, ledger=ledger)
     see(private.values.ravel().tolist())
 

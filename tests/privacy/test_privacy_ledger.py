@@ -17,7 +17,8 @@ from privacy_cases import table_model
 from repository import CASES, ROOT
 
 import xaijax as xj
-from xaijax.privacy.ledger import file as module
+from xaijax.core import files
+from xaijax.privacy.ledger import ledger as module
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 
@@ -274,7 +275,8 @@ def test_noise_is_drawn_after_the_charge_is_on_the_disk(path, monkeypatch):
             return getattr(os, name)
 
     ledger = xj.privacy.Ledger(path, 1.0)
-    monkeypatch.setattr(module, "os", Watched())
+    for one in (module, files):
+        monkeypatch.setattr(one, "os", Watched())
     ledger._answer({"q": 1}, 0.5, lambda: events.append("draw") or {"noisy": [1]})
     assert events == ["write", "fsync", "draw", "write", "fsync"]
 

@@ -104,13 +104,13 @@ ALLOWED = {
     "xaijax/privacy/mechanism.py": {"opendp.prelude"},  # the noise
     "xaijax/privacy/sampling.py": {"secrets"},  # which rows a subsample has
     "xaijax/privacy/ledger/book.py": {"secrets"},  # the salt of a ledger, keys of unknown questions
-    "xaijax/privacy/ledger/file.py": {"secrets"},  # the name of a file that is being made
+    "xaijax/privacy/ledger/ledger.py": {"secrets"},  # the name of a file that is being made
 }
 # What a release reaches and other methods use as well: sources of chance for estimators and files.
 ELSEWHERE = {
     "xaijax/core/optional.py": {"importlib", "import_module"},
     "xaijax/core/threads.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
-    "xaijax/results/files/temporary.py": {"uuid"},  # the names of files that are being made
+    "xaijax/results/files/npz.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
     # Intervals, and bounds that hold at every look: Student's t and the incomplete gamma
     # function, which draw nothing.

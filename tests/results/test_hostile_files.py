@@ -231,7 +231,7 @@ def test_what_killed_saves_left_is_removed_and_nothing_else(tmp_path):
     stale = tmp_path / f".one.npz.{'0' * 32}.tmp"
     script = (
         "import sys; from pathlib import Path\n"
-        "from xaijax.results.files.temporary import new_temporary\n"
+        "from xaijax.results.files.npz import new_temporary\n"
         "name, file = new_temporary(Path(sys.argv[1])); file.write(b'half'); file.flush()\n"
         "print(name, flush=True); sys.stdin.read()\n"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import pickle
 import signal
@@ -20,9 +19,8 @@ from sweeping import EACH, N, X, explainer, hangs, parts, product, raises_on
 
 import xaijax as xj
 from xaijax.sweeps.engines import futures
+from xaijax.sweeps.engines.choose import of_slurm
 from xaijax.sweeps.engines.processes import Processes
-from xaijax.sweeps.engines.slurm import of_slurm
-from xaijax.sweeps.engines.worker import BEGUN, send
 from xaijax.sweeps.inputs import source_of
 from xaijax.sweeps.task import Receipt, Task
 
@@ -101,9 +99,8 @@ def test_a_part_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_process_is_not_that_of_the_next_try(tmp_path: Path, monkeypatch) -> None:
-    begun = io.BytesIO()
-    send(begun, BEGUN)
-    program = f"import os, time; os.write(1, {begun.getvalue()!r}); time.sleep(100)"
+    marks = [str(tmp_path / f".begun-000000-{n}") for n in (1, 2)]
+    program = f"import time; [open(one, 'w').close() for one in {marks}]; time.sleep(100)"
     monkeypatch.setattr("xaijax.sweeps.engines.processes.boot", lambda *_: program)
     task = Task(0, 0, EACH, "X", source_of(X, None).part(0, EACH), str(tmp_path), None, None)
     engine = Processes(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import types
 
 import jax
@@ -29,7 +28,7 @@ def started(monkeypatch):
 
     def start(count: int) -> list[dict[str, str]]:
         for number in range(count):
-            processes._Worker(queue.Queue(), number, count)._started()
+            processes._Worker(number, count)._started()
         return seen
 
     return start

@@ -18,6 +18,7 @@ Reading order:
     same                facts that compare equal: arrays, and objects as long as they live
     code_names          the names that a function's code reads, assigns and changes
     errors              the error family, and the warnings
+    files               files: locked, appended to, private to their owner
     optional            optional libraries, imported on use
     threads             calls of one function on several threads, results in order
     once                what is worked out once for an owner, and kept by it

@@ -9,15 +9,15 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from xaijax.core.errors import InputError, XaiError
+from xaijax.core.files import lock, owner_only, unlock
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
 from xaijax.results.files.npz import as_path, write_atomically
@@ -31,8 +31,6 @@ LABELS = "instances.npz"  # the index of the frame that is explained
 WRITING = ".writing.lock"  # held by who writes a part, so that a new driver waits for it
 RULES = "xaijax.Rules"  # what a part of rules says it holds
 PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
-if sys.platform != "win32":
-    import fcntl
 
 
 def _rules(fields: Mapping[str, Any]) -> Rules:
@@ -263,16 +261,15 @@ def _locked(
 ) -> Iterator[None]:
     mode = os.O_RDWR | os.O_CREAT
     with os.fdopen(os.open(path, mode, 0o666), "r+") as file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"out: another driver is at work on {path.parent}: {file.readline().strip()}. "
-                    "Wait for it, or give another directory."
-                ) from None
-            except OSError:  # a file system without locks
-                pass
+        try:
+            lock(file.fileno(), shared, wait=False)
+        except BlockingIOError:
+            raise InputError(
+                f"out: another driver is at work on {path.parent}: {file.readline().strip()}. "
+                "Wait for it, or give another directory."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
 
         def write() -> None:
             file.seek(0)
@@ -288,24 +285,16 @@ def _locked(
             yield
         finally:
             if os.getpid() == own:
-                _unlock(file)
+                unlock(file.fileno())
 
 
 @contextlib.contextmanager
 def _flock(path: Path, shared: bool) -> Iterator[None]:
     """Hold a file's lock, waiting for it; without effect on systems without such locks."""
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
-        if sys.platform != "win32":
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    with open(path, "ab", opener=owner_only) as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            lock(file.fileno(), shared)
         try:
             yield
         finally:
-            _unlock(file)
-
-
-def _unlock(file: IO[str]) -> None:
-    """Closing is not enough if a child that was forked meanwhile has the file open."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_UN)
+            unlock(file.fileno())

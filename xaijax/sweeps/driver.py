@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.engines.attempt import is_of_writing, text_of
-from xaijax.sweeps.engines.protocol import Engine, Lost
+from xaijax.sweeps.engines.attempt import Lost, is_of_writing, text_of
+from xaijax.sweeps.engines.choose import Engine
 from xaijax.sweeps.task import Receipt, Task
 
 DEATHS = 3  # of a part's process, after which it is given up; after one less it runs alone

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.core.errors import InputError
+from xaijax.core.files import owner_only
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
@@ -26,7 +27,6 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.asked import output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
-from xaijax.results.files.temporary import owner_only
 from xaijax.results.rules import Rules
 
 MARK = "xaijax.Run"  # what a table that this file wrote says of its format

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xaijax.core.files import owner_only
 from xaijax.results.explanation import Explanation
-from xaijax.results.files.temporary import owner_only
 from xaijax.results.freeze import per_instance
 from xaijax.results.merge import SUMMED, merge
 from xaijax.results.player_data import concatenate

@@ -28,8 +28,7 @@ from xaijax.sweeps.cuts import MOST, Cut
 from xaijax.sweeps.directory import RunDirectory, Term, cut_of
 from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
 from xaijax.sweeps.driver import Driver, incomplete, time_of
-from xaijax.sweeps.engines.choose import Shard, engine_of, shard_of
-from xaijax.sweeps.engines.protocol import Engine
+from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
 from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget

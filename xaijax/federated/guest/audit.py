@@ -1,7 +1,8 @@
 """The guest's log: who asked for how much, in a chain that no entry can be taken out of.
 
 Each line carries an HMAC, under a key derived from the guest's secret, of itself and of the one
-before. It holds no row, no identifier, no token and no key.
+before. It holds no row, no identifier, no token and no key. It is a file of JSON lines rather
+than a database, so that auditors can read and copy it without this library.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.files import append
 from xaijax.results.files.npz import as_path
 
 START = "0" * 64  # what stands before the first entry
@@ -51,7 +52,7 @@ class AuditLog:
         if self.path is None:
             self.entries.append(entry)
         else:
-            _append(self.path, json.dumps(entry).encode() + b"\n")
+            append(self.path, json.dumps(entry).encode() + b"\n")
         self.count, self.head = self.count + 1, entry["mac"]
         self.instances += _sent(entry)
         self.counts = entry.get("counts", self.counts)
@@ -97,22 +98,6 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
         raise InputTypeError(f"secret must be bytes, got {type(secret).__name__}.")
     whole, _ = _lines(as_path(path))
     return _verified(whole, _key(secret), str(path))[:2]
-
-
-def _append(path: Path, line: bytes) -> None:
-    """Write a line, all or none of it, to a file for the owner's eyes only."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        end = os.fstat(file).st_size
-        try:
-            while line:
-                line = line[os.write(file, line) :]
-            os.fsync(file)
-        except OSError:  # a full disk; the next entry must not follow half of this one
-            os.ftruncate(file, end)
-            raise
-    finally:
-        os.close(file)
 
 
 def _sent(entry: dict[str, Any]) -> int:

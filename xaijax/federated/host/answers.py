@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import FederatedProtocolError, InputError
-
-if sys.platform != "win32":
-    import fcntl
+from xaijax.core.files import append, lock
 
 REFERENCE = -1  # the place of the reference
 SCHEMA = 2
@@ -138,11 +136,7 @@ class Answers:
         new = [(self._rank[place], np.array(row)) for place, row in zip(places, rows, strict=True)]
         self._rows.update(new)
         if self._path is not None:
-            with self._path.open("ab") as file:
-                file.write(b"".join(_record(rank, row) for rank, row in new))
-                file.flush()
-                os.fsync(file.fileno())
-                self._length = file.tell()
+            self._length = append(self._path, b"".join(_record(*one) for one in new))
 
     def forget(self) -> None:
         """Drop all answers, and the file."""
@@ -213,11 +207,11 @@ def alone_in(folder: Path | None, answers: Iterable[Answers]) -> Iterator[None]:
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
-        if sys.platform != "win32":
+        if sys.platform != "win32":  # which opens no folders; what was written shows there too
             opened = os.open(folder, os.O_RDONLY)
             held.callback(os.close, opened)  # which gives the lock back
             try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(opened, wait=False)
             except BlockingIOError:
                 raise InputError(_shared(folder)) from None
             except OSError:  # a file system without locks; what was written shows all the same

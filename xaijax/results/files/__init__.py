@@ -5,5 +5,4 @@ Reading order:
     npz             one .npz file, written whole or not at all
     rules_json      rules as JSON text, and back, with every field looked at
     untrusted_zip   a file from anyone, looked at before anything of it is read
-    temporary       files under a temporary name, and what killed writers leave of them
 """

@@ -9,6 +9,8 @@ import json
 import math
 import os
 import re
+import sys
+import uuid
 import zipfile
 import zoneinfo
 from collections.abc import Callable, Collection, Mapping
@@ -18,9 +20,9 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, XaiError
+from xaijax.core.files import lock, owner_only, sync_folder
 from xaijax.core.forks import failpoint
 from xaijax.core.optional import require
-from xaijax.results.files.temporary import KEEPS_OPEN, new_temporary, remove_stale
 from xaijax.results.files.untrusted_zip import Members as Opened
 from xaijax.results.files.untrusted_zip import one_error, refused, schema_of
 from xaijax.tables import plain_frames
@@ -31,6 +33,7 @@ Made = TypeVar("Made")
 FORMAT = "xaijax.Explanation"
 SCHEMA = 1
 META = "meta.json"
+KEEPS_OPEN = sys.platform != "win32"  # whether an open file can be renamed
 
 
 def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str = FORMAT) -> None:
@@ -146,7 +149,7 @@ def write_atomically(
         InputError: the folder of `path` does not exist, or `path` is a folder.
     """
     target = file_to_write(path)
-    remove_stale(target)
+    _remove_stale(target)
     temporary, opened = new_temporary(target)
     try:
         with opened as file:
@@ -154,27 +157,55 @@ def write_atomically(
             file.flush()
             os.fsync(file.fileno())
             failpoint("after-temporary")
-            if (
-                KEEPS_OPEN
-            ):  # the name goes while the lock is held, so that nobody takes it for stale
+            if KEEPS_OPEN:  # renamed under its lock, so that nobody takes it for stale
                 os.replace(temporary, target)
         if not KEEPS_OPEN:
             os.replace(temporary, target)
-        _sync_folder(target.parent)
+        with contextlib.suppress(OSError):  # a folder that cannot be opened
+            sync_folder(target.parent)
         failpoint("after-rename")
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def _sync_folder(folder: Path) -> None:
-    """Let the folder's new entry reach the disk, where folders can be opened."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """Opens a file of a new name beside the target, locked as long as its writer lives."""
+    while True:
+        temporary = target.with_name(f".{_stem(target)}.{uuid.uuid4().hex}.tmp")
+        file: BinaryIO = open(temporary, "xb", opener=owner_only)
+        with contextlib.suppress(OSError):  # a file system without locks
+            lock(file.fileno())
+        if _still_there(temporary, file):
+            return temporary, file
+        file.close()  # taken for stale between the two lines above
+
+
+def _remove_stale(target: Path) -> None:
+    """Removes temporary files of this target whose writers have ended, in whatever process or
+    container they ran; where files cannot be locked, nothing is removed.
+    """
+    name = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{32}}\.tmp")
+    for path in [one for one in target.parent.iterdir() if name.fullmatch(one.name)]:
+        with contextlib.suppress(OSError):  # gone, held, not ours, or no locks here: it stays
+            if not KEEPS_OPEN:
+                path.unlink()  # refused while a writer has it open
+            elif not path.is_symlink():
+                with path.open("rb") as file:
+                    lock(file.fileno(), wait=False)
+                    if _still_there(path, file):
+                        path.unlink()
+
+
+def _stem(target: Path) -> str:
+    """As much of its name as leaves room for the rest: a name has 255 bytes at most."""
+    return os.fsdecode(os.fsencode(target.name)[:200])
+
+
+def _still_there(path: Path, file: BinaryIO) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    return False
 
 
 def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], object]) -> None:

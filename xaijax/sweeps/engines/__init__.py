@@ -1,14 +1,12 @@
-"""Where the parts of a sweep run: one protocol, an engine for each kind of workers.
+"""Runs the parts of a sweep in this process, or by whatever is a `concurrent.futures.Executor`.
 
 Reading order:
 
-    choose      which engine `executor=` names
-    slurm       shards: every driver answers its own parts
+    choose      which engine `executor=` names; the engine in this process; shards, SLURM arrays
     processes   spawned local processes, one part at a time each
-    futures     anything with `.submit`: executors, a Dask Client, Ray
+    futures     `Futures`: anything that submits and gives futures, as concurrent.futures does
     worker      what runs in a spawned process
     attempt     one try of a part, on workers of any kind
-    protocol    `Engine`: what the driver asks of it
 """
 
 from xaijax.sweeps.engines.choose import ray as ray

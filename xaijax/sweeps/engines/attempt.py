@@ -13,27 +13,34 @@ import time
 import traceback
 from pathlib import Path
 
-from xaijax.core.errors import InputError
+from xaijax.core.errors import InputError, XaiError
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.task import Receipt, Task, run
 
+Outcome = tuple[int, Receipt | BaseException]  # of a part
 WRITING = "of_writing"  # an attribute of errors raised while a part was written; it travels along
 
 
-def attempt(mark: str | None, task: Task) -> Receipt:
+class Lost(XaiError, RuntimeError):
+    """The process that ran a part ended before it answered."""
+
+    def __init__(self, text: str, deaths: int = 1) -> None:
+        super().__init__(text)
+        self.deaths = deaths  # that the engine itself has seen of it
+
+
+def attempt(mark: str, task: Task) -> Receipt:
     """`run`; mark: the file that is there while it runs. Raises what can be pickled and opened."""
     try:
         try:
-            if mark is not None:
-                _begin(Path(mark))
+            _begin(Path(mark))
             return run(task)
         except OSError as error:
             if _while_writing(error):
                 setattr(error, WRITING, True)
             raise
         finally:
-            if mark is not None:
-                Path(mark).unlink(missing_ok=True)
+            Path(mark).unlink(missing_ok=True)
     except Exception as error:
         able = sendable(error)
         if able is error:

@@ -1,21 +1,22 @@
-"""Which engine `executor=` names."""
+"""Finds the engine that `executor=` names, and the parts that belong to one of several drivers."""
 
 from __future__ import annotations
 
 import contextvars
 import numbers
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from xaijax.core import checks
-from xaijax.core.errors import InputTypeError
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.sweeps.engines.futures import Ray, of_dask, of_executor
+from xaijax.sweeps.engines.attempt import Outcome
+from xaijax.sweeps.engines.futures import Dask, Futures, Ray, of_executor
 from xaijax.sweeps.engines.processes import Processes
-from xaijax.sweeps.engines.protocol import Engine, Outcome
-from xaijax.sweeps.engines.slurm import Shard, checked_shard, of_slurm
 from xaijax.sweeps.task import Opened, Receipt, Task, run
 
 
@@ -51,7 +52,7 @@ def _engine(executor: Any, opened: Opened, timeout: float | None) -> Engine:
     if isinstance(executor, Ray):
         return executor.engine()
     if hasattr(executor, "nthreads"):  # a Dask Client
-        return of_dask(executor)
+        return Dask(executor)
     return of_executor(executor)
 
 
@@ -112,11 +113,18 @@ def shard(k: int, n: int, executor: Any = None) -> Shard:
         >>> import xaijax as xj
         >>> executor = xj.engines.shard(0, 4)
     """
-    return checked_shard(k, n, executor)
+    count = checks.whole_number(n, "n")
+    number = checks.whole_number(k, "k", least=0)
+    if number >= count:
+        raise InputError(f"k must be from 0 to n - 1 = {count - 1}, got {number}.")
+    return Shard(number, count, executor)
 
 
 class Here:
-    """See `Engine`; opened: the person's own explainer, asked until it changes."""
+    """Does what `Futures` does, in this process, and raises what a part raises.
+
+    opened: the person's own explainer, asked until it changes.
+    """
 
     at_once = 1
 
@@ -166,3 +174,49 @@ class Here:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+Engine = Here | Futures
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part n belongs to shard k of n where n modulo the number of shards is k."""
+
+    number: int = 0
+    of: int = 1
+    executor: Any = None  # what runs this driver's own parts
+
+    @property
+    def name(self) -> str:
+        """In file names; "" for one driver of all parts."""
+        return f"-{self.number}-of-{self.of}" if self.of > 1 else ""
+
+    def has(self, part: int) -> bool:
+        """Whether it answers the part."""
+        return part % self.of == self.number
+
+
+def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) -> Shard:
+    """The shard that the variables of a SLURM array job name.
+
+    Raises InputError outside of one, and for an array with gaps.
+    """
+    try:
+        first = int(environment["SLURM_ARRAY_TASK_MIN"])
+        step = int(environment.get("SLURM_ARRAY_TASK_STEP", "1"))
+        own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"engines.slurm() is for a job of a SLURM array (sbatch --array=0-9), whose variables "
+            f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT say which parts are its own: {error!r}. "
+            "Elsewhere say engines.shard(k, n)."
+        ) from None
+    place, rest = divmod(own - first, max(1, step))
+    if rest or not 0 <= place < count:
+        raise InputError(
+            f"engines.slurm(): task {own} of {count} of an array that begins at {first} in steps "
+            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). "
+            "Number the tasks from 0 without gaps, or say engines.shard(k, n)."
+        )
+    return shard(place, count, executor)

@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.core.threads import cores
-from xaijax.sweeps.engines.attempt import Mark, attempt
-from xaijax.sweeps.engines.protocol import Lost, Outcome
+from xaijax.sweeps.engines.attempt import Lost, Mark, Outcome, attempt
 from xaijax.sweeps.engines.worker import in_pool, in_threads
 from xaijax.sweeps.task import Task
 
@@ -55,11 +54,14 @@ class _Given:
 
 
 class Futures:
-    """See `Engine`.
+    """Workers that run tasks, behind `submit(function, *arguments) -> future`.
 
-    Nothing of the explainer is put into the executor's own store, which may be lost with a worker:
-    each task carries its recipe.
+    To add workers: give their `submit` to this class, override `_end` where tasks that run can be
+    ended, and name it in `choose.py`. Nothing of the explainer is put into the executor's own
+    store, which may be lost with a worker: each task carries its recipe.
     """
+
+    deaths: ClassVar[Mapping[str, int]] = DEATHS
 
     def __init__(self, submit: Callable[..., Any], slots: int, ahead: int = 0) -> None:
         """slots: parts that run side by side; ahead: that wait for each of these."""
@@ -72,7 +74,9 @@ class Futures:
 
     @property
     def at_once(self) -> int:
-        """Slots that are left, and as many ahead of each; at least 1, which `submit` refuses."""
+        """Parts that are given out before the first comes back: as many as slots are left, and some
+        ahead of each; at least 1, which `submit` refuses.
+        """
         return max(1, self._left * (1 + self._ahead))
 
     @property
@@ -82,7 +86,10 @@ class Futures:
         return self._slots - len(self._hung)
 
     def submit(self, task: Task) -> None:
-        """See `Engine`; raises SweepIncompleteError where the executor has ended, or hangs."""
+        """Give a part out; at most `at_once` are out.
+
+        Raises SweepIncompleteError where the executor has ended, or hangs.
+        """
         if self._left <= 0:
             raise SweepIncompleteError(
                 f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. "
@@ -104,12 +111,15 @@ class Futures:
             future.add_done_callback(lambda done: self._came.put((task.part, done)))
 
     def finished(self, seconds: float | None) -> list[Outcome]:
-        """See `Engine`."""
+        """Parts that came back since, waiting for the first at most so long; None: for ever.
+
+        `Lost` is a worker's death; any other exception is the task's own.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             done = self._done(deadline)
             if done or (deadline is not None and time.monotonic() >= deadline):
-                return [(part, _outcome(future)) for part, future in done]
+                return [(part, _outcome(future, self.deaths)) for part, future in done]
 
     def _done(self, deadline: float | None) -> list[tuple[int, Any]]:
         """Futures that are done; waits for a moment, or for the first that calls back."""
@@ -139,7 +149,9 @@ class Futures:
         return self._out[part].future is future
 
     def cancel(self, part: int, seconds: float) -> bool:
-        """Give the future up where it has run for so long; `_end` says whether it ends.
+        """Give a part up that has run for so long, whatever it does; False: it has not.
+
+        The time in which it waited for a worker does not count. `_end` says whether it ends.
 
         Raises SweepIncompleteError where parts wait and no worker that is left takes them.
         """
@@ -187,7 +199,7 @@ class Futures:
             given.mark.forget()
 
 
-def _outcome(future: Any) -> Any:
+def _outcome(future: Any, named: Mapping[str, int]) -> Any:
     try:
         return future.result()
     except BrokenExecutor as error:
@@ -197,7 +209,7 @@ def _outcome(future: Any) -> Any:
         names = [one.__name__ for one in type(error).__mro__]
         if "RayTaskError" in names:
             return getattr(error, "cause", error)
-        deaths = next((DEATHS[name] for name in names if name in DEATHS), 0)
+        deaths = next((named[name] for name in names if name in named), 0)
         if deaths:
             return Lost(f"{type(error).__name__}: {error}", deaths)
         return error
@@ -219,13 +231,12 @@ def of_executor(executor: Any) -> Futures:
     return Futures(submit, int(slots))
 
 
-def of_dask(client: Any) -> Futures:
-    """Of a Dask Client: as many parts as its workers have threads, and one waiting for each."""
-    return _Dask(client)
+class Dask(Futures):
+    """Tasks of a Dask Client: as many as its workers have threads, and one waiting for each.
 
-
-class _Dask(Futures):
-    """Tasks of a Dask Client."""
+    They go to the Client and not to its `get_executor()`: futures of that have no key, by which
+    `_end` finds the worker of a task that takes too long.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client, self._own, self._counted = client, 1, -math.inf
@@ -257,7 +268,7 @@ class _Dask(Futures):
         return self._client.status in ("closing", "closed")
 
     def finished(self, seconds: float | None) -> list[Outcome]:
-        """See `Engine`; comes back without any now and then, so that new workers get parts."""
+        """Comes back without any now and then, so that new workers get parts."""
         return super().finished(COUNTED if seconds is None else min(seconds, COUNTED))
 
     def _end(self, future: Any) -> bool:
@@ -304,7 +315,7 @@ class Ray:
         return future
 
     def engine(self) -> Futures:
-        """See `Engine`; raises InputError where no node has what one part takes."""
+        """Its engine; raises InputError where no node has what one part takes."""
         ray: Any = require("ray", "xaijax[scale]")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)

@@ -14,146 +14,80 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, ClassVar
 
 import jax
 
-from xaijax.sweeps.engines.attempt import attempt, text_of
-from xaijax.sweeps.engines.protocol import Lost, Outcome
-from xaijax.sweeps.engines.worker import BEGUN, THREADS, boot, read, write
+from xaijax.sweeps.engines.attempt import Lost, text_of
+from xaijax.sweeps.engines.futures import Futures
+from xaijax.sweeps.engines.worker import THREADS, boot, read, write
 from xaijax.sweeps.task import Receipt, Task
 
-BEGUN_AS_SENT = pickle.dumps(BEGUN, protocol=5)
 GRACE = 10.0  # seconds in which a process whose pipe has ended ends too
 LEFT = 1.0  # seconds in which the pipe of a process that has ended gives what is left in it
 LOOKS, SOON = 0.2, 0.01  # seconds between two looks whether a process lives
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
-class Processes:
-    """See `Engine`."""
+class Processes(Futures):
+    """Tasks of processes that this engine spawns, and ends when a part takes too long."""
+
+    deaths: ClassVar[Mapping[str, int]] = {}  # `Lost` tells of them
 
     def __init__(self, count: int) -> None:
-        self.at_once = count
-        self._came: queue.Queue[_Came] = queue.Queue()
-        self._idle = [_Worker(self._came, number, count) for number in range(count)]
-        self._busy: dict[int, _Worker] = {}  # by the part that it runs
+        super().__init__(self._given, count)
+        self._workers = [_Worker(number, count) for number in range(count)]
+        self._idle = list(self._workers)
+        self._busy: dict[Future[Receipt], _Worker] = {}
 
-    def submit(self, task: Task) -> None:
-        """Give it to an idle process."""
-        worker = self._idle.pop()
-        self._busy[task.part] = worker
-        worker.run(task)
+    def _given(self, function: Callable[..., Any], task: Task) -> Future[Receipt]:
+        future: Future[Receipt] = Future()
+        future.set_running_or_notify_cancel()  # it is ended by `_end` and by nothing else
+        worker = self._busy[future] = self._idle.pop()
+        future.add_done_callback(self._free)
+        worker.run((function, (task,)), future)
+        return future
 
-    def finished(self, seconds: float | None) -> list[Outcome]:
-        """See `Engine`."""
-        found = []
-        try:
-            found.append(self._came.get(timeout=seconds))
-            while True:
-                found.append(self._came.get_nowait())
-        except queue.Empty:
-            pass
-        # What comes of a process that was ended is of a part that was given up, or is out again.
-        known = [one for one in found if self._runs(one.part, one.process)]
-        self._idle += [self._busy.pop(one.part) for one in known]
-        return [(one.part, one.outcome) for one in known]
+    def _free(self, future: Future[Receipt]) -> None:
+        """Let the process have another part; called when it answers or when it is ended."""
+        worker = self._busy.pop(future, None)
+        if worker is not None:
+            self._idle.append(worker)
 
-    def _runs(self, part: int, process: Any) -> bool:
-        return part in self._busy and self._busy[part].process is process
-
-    def cancel(self, part: int, seconds: float) -> bool:
-        """End its process; the next part gets a new one."""
-        worker = self._busy[part]
-        if worker.begun is None or time.monotonic() - worker.begun < seconds:
-            return False
-        del self._busy[part]
-        worker.end()
-        self._idle.append(worker)
+    def _end(self, future: Future[Receipt]) -> bool:
+        worker = self._busy.get(future)
+        if worker is not None:  # else it has just answered
+            worker.end()
+            self._free(future)
         return True
 
     def close(self) -> None:
         """End all processes."""
-        for worker in [*self._idle, *self._busy.values()]:
+        for worker in self._workers:
             worker.end()
-
-
-class _Came(NamedTuple):
-    """What became of a part, and by which process."""
-
-    part: int
-    process: Any
-    outcome: Receipt | BaseException
+        super().close()
 
 
 class _Worker:
     """A process, started when it is first needed and after it has ended."""
 
-    def __init__(self, came: queue.Queue[_Came], number: int, of: int) -> None:
-        self._came, self._number, self._of = came, number, of
+    def __init__(self, number: int, of: int) -> None:
+        self._number, self._of = number, of
         self.process: Any = None
         self._talk = threading.Thread()  # that writes to its pipes, and reads them
-        self.begun: float | None = None
 
-    def run(self, task: Task) -> None:
-        self.begun = None
+    def run(self, job: tuple[Callable[..., Any], tuple[Task]], future: Future[Receipt]) -> None:
+        """Have the process do a job (function, arguments), and tell the future."""
         if self.process is not None and _has_ended(self.process):
             self.end()
         if self.process is None:
             self.process = self._started()
         answer: queue.Queue[Receipt | BaseException] = queue.Queue()
-        given = self.process, task, answer
-        self._talk = threading.Thread(target=self._ask, args=given, daemon=True)
+        self._talk = threading.Thread(target=_ask, args=(self.process, job, answer), daemon=True)
         self._talk.start()
-        threading.Thread(target=self._wait, args=given, daemon=True).start()
-
-    def _wait(self, process: Any, task: Task, answer: queue.Queue[Any]) -> None:
-        """In a thread: the answer, or that the process has ended.
-
-        Its pipes do not tell that where something that it forked holds them, and lives on.
-        """
-        outcome = None
-        try:
-            while outcome is None:
-                ended = _has_ended(process)
-                with contextlib.suppress(queue.Empty):
-                    outcome = answer.get(timeout=LEFT if ended else LOOKS)
-                if ended and outcome is None:
-                    outcome = _lost(process)
-        except BaseException as error:  # it is an outcome too, else the driver would wait for ever
-            outcome = error
-        self._came.put(_Came(task.part, process, outcome))
-
-    def _ask(self, process: Any, task: Task, answer: queue.Queue[Any]) -> None:
-        """In a thread: what was answered, or raised instead."""
-        try:
-            answer.put(self._asked(process, task))
-        except BaseException as error:
-            answer.put(error)
-        if process.returncode is not None:
-            _close_pipes(process)
-
-    def _asked(self, process: Any, task: Task) -> Receipt | BaseException:
-        """One task sent, one outcome read; a pipe that ends is a death."""
-        body = pickle.dumps((attempt, (None, task)), protocol=5)
-        try:
-            write(process.stdin, body)
-            came = read(process.stdout)
-            if came == BEGUN_AS_SENT:  # what comes before is no fault of the part
-                if self.process is process:
-                    self.begun = time.monotonic()
-                came = read(process.stdout)
-        except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
-            return _lost(process)
-        try:
-            _, outcome = pickle.loads(came)
-        except Exception as error:  # what it raised can be imported there, and not here
-            return RuntimeError(
-                f"the answer of process {process.pid} cannot be opened here: "
-                f"{type(error).__name__}: {text_of(error)}"
-            )
-        return outcome
+        threading.Thread(target=_wait, args=(self.process, future, answer), daemon=True).start()
 
     def end(self) -> None:
         if self.process is not None:
@@ -175,6 +109,54 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=environment,
             start_new_session=True,
+        )
+
+
+def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> None:
+    """In a thread: the answer, or that the process has ended.
+
+    Its pipes do not tell that where something that it forked holds them, and lives on.
+    """
+    outcome = None
+    try:
+        while outcome is None:
+            ended = _has_ended(process)
+            with contextlib.suppress(queue.Empty):
+                outcome = answer.get(timeout=LEFT if ended else LOOKS)
+            if ended and outcome is None:
+                outcome = _lost(process)
+    except BaseException as error:  # it is an outcome too, else the driver would wait for ever
+        outcome = error
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
+    """In a thread: what was answered, or raised instead."""
+    try:
+        answer.put(_asked(process, job))
+    except BaseException as error:
+        answer.put(error)
+    if process.returncode is not None:
+        _close_pipes(process)
+
+
+def _asked(process: Any, job: Any) -> Receipt | BaseException:
+    """One task sent, one outcome read; a pipe that ends is a death."""
+    body = pickle.dumps(job, protocol=5)
+    try:
+        write(process.stdin, body)
+        came = read(process.stdout)
+    except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
+        return _lost(process)
+    try:
+        return pickle.loads(came)
+    except Exception as error:  # what it raised can be imported there, and not here
+        return RuntimeError(
+            f"the answer of process {process.pid} cannot be opened here: "
+            f"{type(error).__name__}: {text_of(error)}"
         )
 
 

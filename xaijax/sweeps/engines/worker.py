@@ -24,7 +24,6 @@ LENGTH = struct.Struct("<Q")
 BOOT = (
     "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
 )
-BEGUN = "begun"
 XLA_THREADS = "PJRT_NPROC"  # read by XLA's CPU client when it begins
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -94,9 +93,7 @@ def in_pool(driver: int, count: int, function: Callable[..., Any], *args: Any) -
 
 
 def serve() -> None:
-    """Run tasks until there are no more: (function, arguments) in; out BEGUN, then (True, result)
-    or (False, exception).
-    """
+    """Run tasks until there are no more: (function, arguments) in; out a result or an exception."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's, who ends this process
     coming, going = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -107,13 +104,12 @@ def serve() -> None:
         except EOFError:
             return
         except Exception as error:  # what it needs is not here
-            outcome = False, sendable(error)
+            outcome = sendable(error)
         else:
-            send(going, BEGUN)
             try:
-                outcome = True, function(*arguments)
+                outcome = function(*arguments)
             except Exception as error:
-                outcome = False, sendable(error)
+                outcome = sendable(error)
         sys.stderr.flush()
         try:
             send(going, outcome)
