@@ -1,7 +1,7 @@
 """For mkdocstrings: docstrings as `help()` shows them, in the words that griffe knows.
 
-mkdocstrings reads the source. What several classes say alike stands once in `xaijax/core/public.py`
-and is put in for `{limits}` when the class is made; here the site gets it too.
+mkdocstrings reads the source. What several docstrings say alike stands once, in `SHARED` of
+`xaijax/core/public.py`, and replaces `{limits}` and the like at import; here the site gets it too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import griffe
 
+from xaijax.core.public import SHARED
+
 
 class RuntimeText(griffe.Extension):
     """Changes the text of a class or function after it is read, and before it is shown."""
@@ -22,7 +24,7 @@ class RuntimeText(griffe.Extension):
         if obj.docstring is None:
             return
         text = obj.docstring.value
-        if "{limits}" in text:
+        if any(f"{{{name}}}" in text for name in SHARED):
             text = inspect.getdoc(pydoc.locate(obj.path)) or text
         text = text.replace('"] [', '"] \\[')  # stats["dof"] [N] is no link
         # griffe has the section in the plural; one that it does not know would be no code.
