@@ -6,14 +6,12 @@ mkdocstrings reads the source. What several docstrings say alike stands once, in
 
 from __future__ import annotations
 
-import inspect
-import pydoc
 import re
 from typing import Any
 
 import griffe
 
-from xaijax.core.public import SHARED
+from xaijax.core.public import filled
 
 
 class RuntimeText(griffe.Extension):
@@ -23,9 +21,7 @@ class RuntimeText(griffe.Extension):
         """Asked by griffe for each object that it has read."""
         if obj.docstring is None:
             return
-        text = obj.docstring.value
-        if any(f"{{{name}}}" in text for name in SHARED):
-            text = inspect.getdoc(pydoc.locate(obj.path)) or text
+        text = filled(obj.docstring.value) or ""
         text = text.replace('"] [', '"] \\[')  # stats["dof"] [N] is no link
         # griffe has the section in the plural; one that it does not know would be no code.
         obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)

@@ -116,11 +116,11 @@ def public(function: _F, name: str | None = None) -> _F:
         with usual():
             return function(*args, **kwargs)
 
-    checked.__doc__ = _filled(function.__doc__)
+    checked.__doc__ = filled(function.__doc__)
     return checked  # type: ignore[return-value]
 
 
-def _filled(text: str | None) -> str | None:
+def filled(text: str | None) -> str | None:
     """A docstring with the texts of `SHARED` in place of their names."""
     return text and re.sub(
         r"^( *)\{(\w+)\}$",
@@ -133,7 +133,7 @@ def _filled(text: str | None) -> str | None:
 def public_class(cls: _C) -> _C:
     """The same for the constructor, and for the public methods, of a class."""
     if cls.__doc__ is not None:
-        cls.__doc__ = _filled(cls.__doc__)
+        cls.__doc__ = filled(cls.__doc__)
     for key, member in list(vars(cls).items()):
         if inspect.isfunction(member) and (
             key in ("__init__", "__call__") or not key.startswith("_")

@@ -5,8 +5,7 @@ user's cache, then at its public address; its SHA-256 is checked wherever it com
 
 Reading order:
 
-    tables   wine, diabetes, arrests, bike, cervical, titanic, adult: a loader each; the files
-             that they read are listed in tables.toml
+    tables   a loader for each data set, of the files that tables.toml lists
     fetch    `Table`, and its file: found, downloaded, and checked by its SHA-256
 """
 

@@ -184,7 +184,7 @@ def pairs(
     axes = style.new_axes(ax, len(order))
     colours = [style.UP if v > 0 and one else style.DOWN for v in length]
     axes.barh(rows, length, height=0.68, color=colours)
-    known = style.whiskers(axes, length, rows, half)
+    known = style.whiskers(axes, length, rows, np.where(half > 0, half, np.nan))
     for row, end in enumerate(length):
         reach = end + (half[row] if known[row] else 0.0)
         text = shown_number(float(end), float(np.abs(length).max()), one)

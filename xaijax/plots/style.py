@@ -350,8 +350,8 @@ def beside(
 
 
 def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
-    """Draws intervals around the ends of bars where `half` is known and above 0; returns where."""
-    known = np.isfinite(half) & (half > 0)
+    """Draws intervals around the ends of bars where `half` is known; returns where that is."""
+    known = np.isfinite(half)
     if known.any():
         look: dict[str, Any] = {"fmt": "none", "elinewidth": 1, "capsize": 2.5, **layout}
         ax.errorbar(ends[known], rows[known], xerr=half[known], ecolor=ink(), **look)
@@ -454,9 +454,9 @@ def cells(
 def at_most(explanation: Any, most: int) -> Any:
     """The explanation; of more than `most` instances those at even distances."""
     total = len(explanation)
-    return (
-        explanation if total <= most else explanation[np.linspace(0, total - 1, most).astype(int)]
-    )
+    if total <= most:
+        return explanation
+    return explanation[np.linspace(0, total - 1, most).astype(int)]
 
 
 def many_dots(N: int, size: int) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def waterfall(
     colours = [style.UP if step > 0 else style.DOWN for step in steps]
     axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
     axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
-    style.whiskers(axes, ends, rows, widths, zorder=4)
+    style.whiskers(axes, ends, rows, np.where(widths > 0, widths, np.nan), zorder=4)
     reach = np.nan_to_num(widths)
     # The numbers stand past the interval.
     far = np.where(steps >= 0, ends + reach, ends - reach)

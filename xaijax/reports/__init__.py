@@ -10,6 +10,5 @@ Reading order:
     comparison     what changed between two explanations
     rules          the rules of Anchors
     report         one page for any Explanation
-    page           what pages share: templates filled and written, their head, tables,
-                   pictures, and instances one at a time
+    page           what pages share: templates, heads, tables, pictures, single instances
 """
