@@ -1,17 +1,17 @@
 """For mkdocstrings: docstrings as `help()` shows them, in the words that griffe knows.
 
-mkdocstrings reads the source. What several classes say alike stands once in `xaijax/core/public.py`
-and is put in for `{limits}` when the class is made; here the site gets it too.
+mkdocstrings reads the source. What several docstrings say alike stands once, in `SHARED` of
+`xaijax/core/public.py`, and replaces `{limits}` and the like at import; here the site gets it too.
 """
 
 from __future__ import annotations
 
-import inspect
-import pydoc
 import re
 from typing import Any
 
 import griffe
+
+from xaijax.core.public import filled
 
 
 class RuntimeText(griffe.Extension):
@@ -21,9 +21,7 @@ class RuntimeText(griffe.Extension):
         """Asked by griffe for each object that it has read."""
         if obj.docstring is None:
             return
-        text = obj.docstring.value
-        if "{limits}" in text:
-            text = inspect.getdoc(pydoc.locate(obj.path)) or text
+        text = filled(obj.docstring.value) or ""
         text = text.replace('"] [', '"] \\[')  # stats["dof"] [N] is no link
         # griffe has the section in the plural; one that it does not know would be no code.
         obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)

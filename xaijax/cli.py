@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from xaijax import demo
-from xaijax.commands.anchors import add_anchors
-from xaijax.commands.collinear import add_aec
 from xaijax.commands.doctor import add_doctor
-from xaijax.commands.explain import add_explain
-from xaijax.commands.page import add_report
+from xaijax.commands.explain import add_aec, add_anchors, add_explain, add_report
 from xaijax.commands.sweep import add_command
 from xaijax.core.command_line import command_of, whole
 from xaijax.core.errors import SweepIncompleteError, XaiError

@@ -15,8 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import xaijax as xj
 from xaijax.cli import main
 from xaijax.commands import doctor
-from xaijax.commands.files import model_of, write_table
-from xaijax.commands.options import drawn
+from xaijax.commands.files import drawn, model_of, write_table
 
 pandas = pytest.importorskip("pandas", reason="needs the extra [data]")
 pytest.importorskip("matplotlib", reason="needs the extra [plots]")

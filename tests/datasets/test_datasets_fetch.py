@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import importlib
 import io
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from xaijax.datasets.fetch import TableFile, find
 
 pytest.importorskip("pandas", reason="needs the extra [data]")
 pooch = pytest.importorskip("pooch", reason="needs the extra [data]")
-adult = importlib.import_module("xaijax.datasets.adult")  # the name is the loader's in the package
 
 CONTENT = b"a,b\n1,2\n"
 FILE = TableFile("t/small.csv", (hashlib.sha256(CONTENT).hexdigest(),), "https://example.org/t")
@@ -185,13 +183,16 @@ def test_loaders_read_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         b"28, ?, 338409, Bachelors, 13, Divorced, ?, Wife, Black, Female, 0, 0, 40, Cuba, >50K\n\n"
     )
     test = b"|1x3 Cross validator\n" + train.splitlines()[1] + b".\n\n"
-    for name, file, content in (("TRAIN", adult.TRAIN, train), ("TEST", adult.TEST, test)):
+    for name, content in (("adult-train", train), ("adult-test", test)):
+        file = tables.files()[name]
         put(tmp_path / "data", content, file.place)
         pinned = replace(file, sha256=(hashlib.sha256(content).hexdigest(),))
-        monkeypatch.setattr(adult, name, pinned)
+        monkeypatch.setitem(tables.files(), name, pinned)
 
     X, y = datasets.adult()
-    assert X.columns.tolist() == list(adult.COLUMNS) and y.tolist() == [False, True]
+    assert X.columns.tolist() == list(
+        tables.files()["adult-train"].columns[:-1]
+    ) and y.tolist() == [False, True]
     assert X["workclass"].tolist() == ["State-gov", "?"]
     X, y = datasets.adult("qii", part="all")
     assert X.shape == (3, 13) and y.tolist() == [False, True, True]
@@ -200,16 +201,16 @@ def test_loaders_read_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert table.X["Country"].tolist() == [0] and table.X["Race"].tolist() == [0]
     assert table.X["Occupation"].tolist() == [0] and table.X["Relationship"].tolist() == [5]
     assert table.sha256 == hashlib.sha256(test).hexdigest()
-    assert table.path == tmp_path / "data" / adult.TEST.place
+    assert table.path == tmp_path / "data" / tables.files()["adult-test"].place
 
 
 def test_two_files_are_stacked_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, quality in (("WINE_RED", b"5"), ("WINE_WHITE", b"6")):
+    for name, quality in (("wine-red", b"5"), ("wine-white", b"6")):
         content = b"pH;quality\n3.5;" + quality + b"\n"
-        file = getattr(tables, name)
+        file = tables.files()[name]
         put(tmp_path / "data", content, file.place)
         pinned = replace(file, sha256=(hashlib.sha256(content).hexdigest(),))
-        monkeypatch.setattr(tables, name, pinned)
+        monkeypatch.setitem(tables.files(), name, pinned)
     table = datasets.wine()
     assert table.y.tolist() == [5, 6] and table.X.index.tolist() == [0, 1]
     assert table.sha256 == ",".join(found.sha256 for found in table.files)

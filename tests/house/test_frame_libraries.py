@@ -15,9 +15,8 @@ MEMBERS = {"frame_kind", "iloc", "itertuples", "iter_rows", "to_frame", "reset_i
 ALLOWED = {
     "xaijax/commands/files.py": "it reads CSV and Parquet files as pandas frames",
     "xaijax/core/typing.py": "the types of frames, in public signatures",
-    "xaijax/datasets/adult.py": "a data set is a pandas frame",
-    "xaijax/datasets/table.py": "a data set is a pandas frame",
     "xaijax/datasets/tables.py": "a data set is a pandas frame",
+    "xaijax/datasets/fetch.py": "a data set is a pandas frame",
     "xaijax/demo/__init__.py": "it says before its work that pandas is missing",
     "xaijax/demo/data.py": "the type of what it reads of the data sets",
     "xaijax/results/convert.py": "Explanation.to_dataframe makes a pandas frame",

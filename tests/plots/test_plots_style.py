@@ -7,7 +7,7 @@ import pytest
 from often import some_slow
 
 import xaijax as xj
-from xaijax.plots import colours, style
+from xaijax.plots import style
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra [plots]")
 matplotlib.use("Agg")
@@ -128,13 +128,13 @@ def test_texts_can_be_read_in_every_style(name, context):
 
 
 def test_a_dark_style_gives_its_colours():
-    assert (style.ink(), style.faint()) == (colours.TEXT, colours.LINE)
+    assert (style.ink(), style.faint()) == (style.TEXT, style.LINE)
     with plt.style.context("dark_background"):
         assert style.ink() == "#ffffff"
         assert 1.2 < contrast(style.faint(), style.ground()) < 4  # seen, and not loud
         axes = xj.plots.bar(explained())
         assert axes.spines["bottom"].get_edgecolor()[:3] != (1.0, 1.0, 1.0)
-    for ground in ("#ffffff", "#000000", colours.UP, colours.DOWN):
+    for ground in ("#ffffff", "#000000", style.UP, style.DOWN):
         assert contrast(style.on(ground), ground) > 4
 
 

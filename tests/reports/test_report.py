@@ -14,7 +14,7 @@ import xaijax as xj
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models import as_model
 from xaijax.reports import page as pages
-from xaijax.reports.instances import checked, of_explanation
+from xaijax.reports.page import checked, of_explanation
 from xaijax.reports.report import report
 from xaijax.results.explanation import Explanation
 

@@ -4,12 +4,8 @@ Those of parties stand in `federated`.
 
 Reading order:
 
-    explain      values of rows, into a folder
-    anchors      a rule for each row, into a file
-    collinear    AEC of a table, into a folder
+    explain      values, rules, AEC and pages, from a model and rows in files
     sweep        many rows, part by part
-    page         a page of what was saved
     doctor       what is installed, and what runs
-    options      the options that several commands share
-    files        models and rows out of files
+    files        models and rows out of files, and the options that several commands share
 """

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xaijax import plots
 from xaijax.commands.files import (
-    folder_of,
-    remove_run,
-    require_tables,
-    rows_beside,
-    write_table,
-)
-from xaijax.commands.options import (
     add_instances,
     add_model,
     drawn,
+    folder_of,
     model_and_rows,
+    new_file,
     of_model,
+    remove_run,
+    require_tables,
+    rows_beside,
+    rows_of_file,
+    write_table,
 )
 from xaijax.core.command_line import above_zero, command_of, from_json, whole
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
+from xaijax.methods.aec.aec import AEC
+from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
+from xaijax.methods.loading import load
 from xaijax.reports.report import report
+from xaijax.reports.rules import rules_report
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import write_atomically
+from xaijax.results.rules import Rules
+from xaijax.sweeps.run import open_run
 
 BOTH = "xaijax[data,plots]"  # tables, and the page
 ABOUT = "explain a model's answers to the rows of a file: values, pictures and a page in a folder"
@@ -128,3 +135,116 @@ def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **op
     )
     draw(explanation, figure.add_subplot(), **options)
     return write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=160))
+
+
+ABOUT_ANCHORS = "find for each row of a file the rule under which the prediction stays the same"
+EXAMPLE_ANCHORS = """\
+    xaijax anchors --model model.joblib --data loans.csv --drop repaid --rows 20 --out rules.json"""
+SHOWN = 10  # rules that are printed; all are in the file
+
+
+def add_anchors(commands: Any) -> None:
+    """Put the command under `xaijax`."""
+    command = command_of(commands, "anchors", ABOUT_ANCHORS, EXAMPLE_ANCHORS, _anchors)
+    add_model(command)
+    command.add_argument(
+        "--space",
+        metavar="FILE",
+        help="rows that draws and bins come from: .csv, .parquet or .npy (default: --data)",
+    )
+    command.add_argument("--threshold", type=float, default=0.95, help="precision (default: 0.95)")
+    command.add_argument("--max-size", type=whole(0), metavar="K", help="most columns in a rule")
+    command.add_argument("--widen", action="store_true", help="make rules wider while they hold")
+    command.add_argument("--target", metavar="NAME", help="what is predicted, for the texts")
+    command.add_argument("--out", required=True, metavar="FILE", help="the .json file to write")
+
+
+def _anchors(arguments: argparse.Namespace) -> None:
+    """Search as the arguments say, and print the first rules."""
+    new_file(arguments.out)  # before the search, not after it
+    model, X = model_and_rows(arguments)
+    every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
+    anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
+    given = {"max_size": arguments.max_size, "widen": arguments.widen}
+    search = partial(anchors.explain, X, arguments.threshold, **given)
+    rules = of_model(search, arguments.model)
+    for rule in list(rules)[:SHOWN]:
+        print(rule)
+    if len(rules) > SHOWN:
+        print(f"and {len(rules) - SHOWN:,} more")
+    rules.save(arguments.out)
+    print(f"\nWritten\n{arguments.out}")
+
+
+ABOUT_AEC = "rank the columns of a table by additive effects of collinearity; no model is asked"
+EXAMPLE_AEC = """\
+    xaijax aec --data wine.csv --target quality --standardize --bootstrap 200 --out run/"""
+
+
+def add_aec(commands: Any) -> None:
+    """Put the command under `xaijax`."""
+    command = command_of(commands, "aec", ABOUT_AEC, EXAMPLE_AEC, _aec)
+    command.add_argument("--data", required=True, metavar="FILE", help=".csv or .parquet")
+    command.add_argument("--target", required=True, metavar="COLUMN", help="what is predicted")
+    command.add_argument("--drop", action="append", metavar="COLUMN", help="may be said again")
+    command.add_argument("--task", default="auto", choices=("auto", "regression", "classification"))
+    command.add_argument("--standardize", action="store_true", help="effects without units")
+    command.add_argument("--bootstrap", type=whole(2), metavar="R", help="resamplings, for errors")
+    command.add_argument("--seed", type=whole(0), default=0, metavar="S", help="(default: 0)")
+    command.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
+
+
+def _aec(arguments: argparse.Namespace) -> None:
+    """Fit as the arguments say, and print the ranking."""
+    require_tables()
+    table = rows_of_file(arguments.data, "--data", arguments.drop)
+    if arguments.target not in getattr(table, "columns", ()):
+        has = list(getattr(table, "columns", ())) or "no names of columns"
+        raise InputError(f"--target: {arguments.data} has no {arguments.target!r}, but {has}.")
+    y = table.pop(arguments.target)
+    aec = AEC(
+        arguments.task,
+        arguments.standardize,
+        bootstrap=arguments.bootstrap,
+        seed=arguments.seed,
+    )
+    folder = folder_of(arguments.out)
+    found = aec.fit(table, y).explanation_
+    print(found)
+    file, values = folder / "explanation.npz", folder / "effects.csv"
+    remove_run(folder)
+    found.save(file)
+    write_table(found.to_dataframe(), values)
+    print(f"\nWritten\n{file}\n{values}")
+
+
+ABOUT_REPORT = "make a page of a saved explanation, of rules, or of a sweep's directory"
+EXAMPLE_REPORT = """\
+    xaijax report run/explanation.npz --out report.html"""
+
+
+def add_report(commands: Any) -> None:
+    """Put the command under `xaijax`."""
+    command = command_of(commands, "report", ABOUT_REPORT, EXAMPLE_REPORT, _report)
+    command.add_argument(
+        "saved", metavar="SAVED", help="an .npz file, a .json file of rules, or a sweep's directory"
+    )
+    command.add_argument("--model", metavar="NAME", help="what the page calls the model")
+    add_instances(command)
+    command.add_argument(
+        "--out", default="report.html", metavar="FILE", help="(default: %(default)s)"
+    )
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    """Write the page, and print where."""
+    new_file(arguments.out)
+    saved = Path(arguments.saved)
+    told = {"model": arguments.model, "instances": arguments.instances}
+    if saved.suffix == ".json":
+        print(rules_report(Rules.load(saved), arguments.out, **told))
+        return
+    found = open_run(saved).explanation() if saved.is_dir() else load(saved)
+    if not isinstance(found, Explanation):
+        raise InputError(f"SAVED: {saved} holds {type(found).__name__}, of which there is no page.")
+    print(report(found, arguments.out, **told))

@@ -55,8 +55,10 @@ _SAID_ELSEWHERE = {
 }
 
 
-# `{limits}` in the docstring of a class stands for these four, which several classes take.
-LIMITS = """\
+# What several public docstrings say alike: `{name}`, alone in its line, stands for the text here.
+# A text that ends in "Raises:" may be followed by lines of the function's own.
+SHARED = {
+    "limits": """\
 batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
     call. The number is rounded up to whole tiles. "auto": 32 tiles (of a host model one call of at
     most 32,768 rows), fewer if `max_memory` asks for it. `max_rows` of the model may make a call
@@ -67,7 +69,35 @@ devices: None (all local JAX devices), a number of them, or a list of `jax.Devic
 tile: int or None. Rows of one call of the compiled model, a power of two from 32 (of a host model
     the rows that are summed together). None: chosen from the widths of the model's layers and the
     kind of device; of a host model from `max_memory`. Sums are rounded within a tile, so another
-    tile may change the last bits of the values; another `batch_size` changes none."""
+    tile may change the last bits of the values; another `batch_size` changes none.""",
+    "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
+    "max_display": "max_display: int, at least 1. Number of players shown one by one.",
+    "output": "output: name or position of one output. Needed if there are several.",
+    "shown": """\
+ax: matplotlib `Axes` to draw on. None makes a figure.
+max_display: int, at least 1. Number of players shown one by one.
+output: name or position of one output. Needed if there are several.""",
+    "axes": """\
+Returns:
+    The `Axes`.
+
+Raises:
+    InputError, InputTypeError: an argument that is not accepted.
+    ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).""",
+    "page": """\
+Returns:
+    The path.
+
+Raises:
+    InputError: no such folder, or the path of a folder.
+    InputTypeError: an argument of another type.
+    ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).""",
+    "table": """\
+Raises:
+    DataNotFoundError: the file is not found and cannot be downloaded.
+    DataHashError: a file is there, but its bytes are others.
+    MissingExtraError: the extra [data] is not installed.""",
+}
 
 
 def public(function: _F, name: str | None = None) -> _F:
@@ -87,16 +117,24 @@ def public(function: _F, name: str | None = None) -> _F:
         with usual():
             return function(*args, **kwargs)
 
+    checked.__doc__ = filled(function.__doc__)
     return checked  # type: ignore[return-value]
 
 
-def public_class(cls: _C) -> _C:
-    """The same for the constructor, and for the public methods, of a class.
+def filled(text: str | None) -> str | None:
+    """A docstring with the texts of `SHARED` in place of their names."""
+    return text and re.sub(
+        r"^( *)\{(\w+)\}$",
+        lambda m: indent(SHARED[m[2]], m[1]) if m[2] in SHARED else m[0],
+        text,
+        flags=re.MULTILINE,
+    )
 
-    `{limits}`, alone in its line of the docstring, becomes `LIMITS`.
-    """
+
+def public_class(cls: _C) -> _C:
+    """The same for the constructor, and for the public methods, of a class."""
     if cls.__doc__ is not None:
-        cls.__doc__ = re.sub(r"( *)\{limits\}", lambda m: indent(LIMITS, m[1]), cls.__doc__)
+        cls.__doc__ = filled(cls.__doc__)
     for key, member in list(vars(cls).items()):
         if inspect.isfunction(member) and (
             key in ("__init__", "__call__") or not key.startswith("_")

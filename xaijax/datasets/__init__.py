@@ -5,18 +5,15 @@ user's cache, then at its public address; its SHA-256 is checked wherever it com
 
 Reading order:
 
-    tables   wine, diabetes, arrests, bike, cervical, titanic: a loader each
-    adult    Adult census income, in three readings
-    table    `Table`, which every loader returns; a checked file read as a frame
-    fetch    a table's file: found, downloaded, and checked by its SHA-256
-    errors   not there, wrong bytes, or the extra is missing
+    tables   a loader for each data set, of the files that tables.toml lists
+    fetch    `Table`, and its file: found, downloaded, and checked by its SHA-256
 """
 
-from xaijax.datasets.adult import adult as adult
-from xaijax.datasets.errors import DataHashError as DataHashError
-from xaijax.datasets.errors import DataNotFoundError as DataNotFoundError
-from xaijax.datasets.errors import MissingExtraError as MissingExtraError
-from xaijax.datasets.table import Table as Table
+from xaijax.datasets.fetch import DataHashError as DataHashError
+from xaijax.datasets.fetch import DataNotFoundError as DataNotFoundError
+from xaijax.datasets.fetch import MissingExtraError as MissingExtraError
+from xaijax.datasets.fetch import Table as Table
+from xaijax.datasets.tables import adult as adult
 from xaijax.datasets.tables import arrests as arrests
 from xaijax.datasets.tables import bike as bike
 from xaijax.datasets.tables import cervical as cervical

@@ -9,12 +9,17 @@ import hashlib
 import importlib
 import os
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import how_to
-from xaijax.datasets.errors import DataHashError, DataNotFoundError, MissingExtraError
+from xaijax.core.public import public_class
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 VARIABLE = "XAIJAX_DATA"
 TIMEOUT = 5.0  # seconds for one connection; without a network the error must come at once
@@ -25,15 +30,18 @@ class TableFile:
     """One file of a table: its place in the folder, the bytes it must have, where to get them."""
 
     place: str  # below XAIJAX_DATA and below the cache, with forward slashes
-    sha256: tuple[str, ...]  # accepted digests; the first is that of the file behind `url`
+    sha256: Sequence[str]  # accepted digests; the first is that of the file behind `url`
     page: str  # where a person finds the file and reads about it
     url: str | None = None  # None: no stable address of exactly these bytes is known
     member: str | None = None  # the file's name in the zip archive behind `url`
     archive_sha256: str | None = None  # of that archive
+    source: str = ""  # where the data come from, with the address
+    target: str = ""  # the column that is y
+    columns: Sequence[str] | None = None  # their names where the file has no head
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedFile:
     """A file whose bytes were checked."""
 
     path: Path
@@ -63,7 +71,7 @@ def optional(module: str) -> Any:
         ) from error
 
 
-def find(file: TableFile) -> Found:
+def find(file: TableFile) -> CheckedFile:
     """Return the file, looking in `XAIJAX_DATA`, then the cache, then at its address.
 
     Raises:
@@ -90,7 +98,7 @@ def find(file: TableFile) -> Found:
     return _verified(cached, file)
 
 
-def _verified(path: Path, file: TableFile) -> Found:
+def _verified(path: Path, file: TableFile) -> CheckedFile:
     found = digest(path)
     if found not in file.sha256:
         expected = " or ".join(file.sha256)
@@ -98,7 +106,7 @@ def _verified(path: Path, file: TableFile) -> Found:
             f"{path} has SHA-256 {found}, expected {expected}. "
             f"Replace the file by the original: {file.url or file.page}"
         )
-    return Found(path, found)
+    return CheckedFile(path, found)
 
 
 def _download(pooch: Any, file: TableFile, target: Path) -> None:
@@ -133,3 +141,70 @@ def _nowhere(file: TableFile, folder: str | None, cached: Path, download: str) -
         f"To get it: see {file.page}, save the file as {file.place} in a folder of your choice "
         f"and set {VARIABLE} to that folder, or save it at the cache's path above."
     )
+
+
+class DataNotFoundError(XaiError, FileNotFoundError):
+    """A table's file is in none of the places looked in, and could not be downloaded."""
+
+
+class DataHashError(XaiError, ValueError):
+    """A table's file is there, but its bytes are not the pinned ones."""
+
+
+class MissingExtraError(XaiError, ImportError):
+    """An optional library that the tables need is not installed."""
+
+
+@public_class
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data set, as `xaijax.datasets` returns it. It unpacks as `X, y = ...`.
+
+    A file is looked for in the folder that the environment variable `XAIJAX_DATA` names, then in
+    the user's cache, then at its public address. Its SHA-256 is checked wherever it comes from.
+
+    Attributes:
+        X: pandas frame of N rows, the columns in the order of the file unless a reading has
+            another.
+        y: pandas Series [N], the target.
+        source: text: where the data come from, with the address.
+        files: the files that the rows come from, in the order of the rows; each has `path` and
+            `sha256`.
+        path: the file read; of several the first.
+        sha256: text: SHA-256 of the file read; of several their digests, joined by commas.
+
+    Example:
+        >>> import xaijax as xj
+        >>> table = xj.datasets.titanic()  # doctest: +SKIP
+        >>> table.X.shape, table.y.name, table.path.name  # doctest: +SKIP
+        ((891, 11), 'Survived', 'titanic.csv')
+    """
+
+    X: DataFrame
+    y: Series
+    source: str
+    files: tuple[CheckedFile, ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.X, self.y))
+
+    def __repr__(self) -> str:
+        rows, columns = self.X.shape
+        return f"Table({rows:,} rows, {columns} columns, y={self.y.name!r}, {self.source})"
+
+    @property
+    def path(self) -> Path:
+        """The file read; of several the first."""
+        return self.files[0].path
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file read; of several files their digests, joined by commas."""
+        return ",".join(found.sha256 for found in self.files)
+
+
+def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
+    """Return the value, or refuse one that is not among the accepted."""
+    if not isinstance(value, str) or value not in accepted:
+        raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
+    return value

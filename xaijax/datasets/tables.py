@@ -1,98 +1,59 @@
-"""The tables of one file, or of two that are stacked: wine, diabetes, arrests, bike, and others."""
+"""The data sets: wine, diabetes, arrests, bike, cervical, titanic, adult."""
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+import tomllib
+from dataclasses import replace
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
 
 from xaijax.core.public import public
-from xaijax.datasets.fetch import TableFile, optional
-from xaijax.datasets.table import Table, choose, read
+from xaijax.datasets.fetch import Table, TableFile, choose, find, optional
 
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-# The second digest of each is a copy in circulation without quotes around the column names and
-# without the last line's end; its rows are the same bytes.
-_WINE_PAGE = "https://archive.ics.uci.edu/dataset/186/wine+quality"
-WINE_RED = TableFile(
-    place="wine/winequality-red.csv",
-    sha256=(
-        "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
-        "2cb56933026c2e795a1f6e57fe6580d478ea546a998dbfdeb3ab1c587b3dd51c",
-    ),
-    page=_WINE_PAGE,
-    url=f"{_UCI}/wine-quality/winequality-red.csv",
-)
-WINE_WHITE = TableFile(
-    place="wine/winequality-white.csv",
-    sha256=(
-        "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836",
-        "f3adff35a35060bdc238d76975030f6ac1d4f43be48739b17b2a628470c422f6",
-    ),
-    page=_WINE_PAGE,
-    url=f"{_UCI}/wine-quality/winequality-white.csv",
-)
-DIABETES = TableFile(
-    place="diabetes/diabetes_binary_health_indicators_BRFSS2015.csv",
-    sha256=("19f367e3e3350768f0c144c5d73ee5b355f67a57eaaa86ca7bd8aec594d8b1d0",),
-    # An account is needed there, so there is no address to download from.
-    page="https://www.kaggle.com/datasets/alexteboul/diabetes-health-indicators-dataset",
-)
-ARRESTS = TableFile(
-    place="nlsy97/processed_output.csv",
-    sha256=("8fcf22b8d2266a0c62b14a9077eb6207e18179df89ca299539ce7f360debdaa9",),
-    page="https://github.com/cmu-transparency/tool-qii/tree/master/data/nlsy97",
-    url=(
-        "https://raw.githubusercontent.com/cmu-transparency/tool-qii/"
-        "81ce870310e80aa91252f2d27f0c4d77cabe72ea/data/nlsy97/20151026/processed_output.csv"
-    ),
-)
-_BIKE_PAGE = "https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset"
-BIKE = TableFile(
-    place="bike/day.csv",
-    sha256=("a6bcf826782d3c0fbfdcbeead17cd0884185a0dafe8ff10cd48a874ee7ba18be",),
-    page=_BIKE_PAGE,
-    url=f"{_UCI}/00275/Bike-Sharing-Dataset.zip",
-    member="day.csv",
-    archive_sha256="b70182d0d0508e9abbb79306ce5c0cec34869000f8220175ac83d11dbe845401",
-)
-_ANCHORS_PAGE = "https://github.com/viadee/anchorsOnR"
-BIKE_ANCHORS = TableFile(
-    place="bike/bike_anchorsOnR.csv",
-    sha256=("aee20bbf811f94b4927873c4ef1977d8fff9f54718e4585904bf29da69c4441e",),
-    page=_ANCHORS_PAGE,
-)
-_CERVICAL_PAGE = "https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors"
-CERVICAL = TableFile(
-    place="cervical/risk_factors_cervical_cancer.csv",
-    sha256=("8df193ad5c9ff4288fb4c401eef70dcd2cbda404ce7f82ac74c68cfc960ab063",),
-    page=_CERVICAL_PAGE,
-    url=f"{_UCI}/00383/risk_factors_cervical_cancer.csv",
-)
-CERVICAL_ANCHORS = TableFile(
-    place="cervical/cervical_anchorsOnR.csv",
-    sha256=("3357718eef1e934a3e4fc1a62c98b6bbc54d6c7d86a0afad83b254c5003111a8",),
-    page=_ANCHORS_PAGE,
-)
-TITANIC = TableFile(
-    place="titanic/titanic.csv",
-    sha256=("4a437fde05fe5264e1701a7387ac6fb75393772ba38bb2c9c566405af5af4bd7",),
-    page="https://github.com/datasciencedojo/datasets",
-    url=(
-        "https://raw.githubusercontent.com/datasciencedojo/datasets/"
-        "f0ccab6a7ceafdff780052166fb6fab3311398eb/titanic.csv"
-    ),
-)
+# The names and the order of the columns in the federated Shapley experiment, from the raw names.
+SHAP_COLUMNS = {
+    "age": "Age",
+    "native-country": "Country",
+    "education-num": "Education-Num",
+    "marital-status": "Marital Status",
+    "relationship": "Relationship",
+    "race": "Race",
+    "sex": "Sex",
+    "capital-gain": "Capital Gain",
+    "capital-loss": "Capital Loss",
+    "workclass": "Workclass",
+    "occupation": "Occupation",
+    "hours-per-week": "Hours per week",
+}
+# In this order shap codes them: from the farthest of the family to the closest.
+_RELATIONSHIPS = ("Not-in-family", "Unmarried", "Other-relative", "Own-child", "Husband", "Wife")
 
-_ARRESTS_COLUMNS = (
-    "PUBID.1997",
-    "KEY!SEX.1997",
-    "KEY!BDATE_Y.1997",
-    "CV_CENSUS_REGION.1997",
-    "KEY!RACE_ETHNICITY.1997",
-    "TOTAL_ARRESTS",
-    "HAS_DRUGS",
-    "HAS_SMOKED",
-)
+
+@functools.cache
+def files() -> dict[str, TableFile]:
+    """The files of the data sets, which tables.toml lists."""
+    text = resources.files("xaijax.datasets").joinpath("tables.toml").read_text("utf-8")
+    return {name: TableFile(**fields) for name, fields in tomllib.loads(text).items()}
+
+
+def _read(name: str, *dropped: str, **options: Any) -> Table:
+    """Reads a file as comma-separated values; options go to `pandas.read_csv`."""
+    file, pandas = files()[name], optional("pandas")
+    found = find(file)
+    frame = pandas.read_csv(found.path, names=file.columns, **options)
+    y = frame.pop(file.target)
+    return Table(frame.drop(columns=list(dropped)), y, file.source, (found,))
+
+
+def _stacked(*parts: Table) -> Table:
+    """The rows of all parts, one part after the other."""
+    concat = optional("pandas").concat
+    X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
+    return Table(X, y, parts[0].source, tuple(found for one in parts for found in one.files))
 
 
 @public
@@ -102,10 +63,7 @@ def wine() -> Table:
     Returns:
         A `Table`; y is int [6497], `quality`: a mark from 3 to 9, for regressions.
 
-    Raises:
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
+    {table}
 
     Example:
         >>> import xaijax as xj
@@ -117,12 +75,7 @@ def wine() -> Table:
         Cortez and others, "Wine Quality" (2009), UCI Machine Learning Repository,
         https://archive.ics.uci.edu/dataset/186/wine+quality
     """
-    pandas = optional("pandas")
-    (red, first), (white, second) = read(WINE_RED, sep=";"), read(WINE_WHITE, sep=";")
-    frame = pandas.concat([red, white], ignore_index=True)
-    y = frame.pop("quality")
-    source = f"Cortez and others (2009), Wine Quality, UCI, {_WINE_PAGE}"
-    return Table(frame, y, source, (first, second))
+    return _stacked(_read("wine-red", sep=";"), _read("wine-white", sep=";"))
 
 
 @public
@@ -135,10 +88,7 @@ def diabetes() -> Table:
     Returns:
         A `Table`; y is int [253680], `Diabetes_binary`: 1 for diabetes or prediabetes.
 
-    Raises:
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
+    {table}
 
     Example:
         >>> import xaijax as xj
@@ -150,10 +100,8 @@ def diabetes() -> Table:
         Teboul (2021), from the CDC's BRFSS 2015,
         https://www.kaggle.com/datasets/alexteboul/diabetes-health-indicators-dataset
     """
-    frame, found = read(DIABETES)
-    y = frame.pop("Diabetes_binary").astype("int64")
-    source = f"Teboul (2021), from the CDC's BRFSS 2015, {DIABETES.page}"
-    return Table(frame, y, source, (found,))
+    table = _read("diabetes")
+    return replace(table, y=table.y.astype("int64"))
 
 
 @public
@@ -166,10 +114,7 @@ def arrests() -> Table:
         A `Table`; y is bool [8984], `arrested`: whether `TOTAL_ARRESTS` is above 0, the target of
         the QII paper.
 
-    Raises:
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
+    {table}
 
     Example:
         >>> import xaijax as xj
@@ -181,10 +126,8 @@ def arrests() -> Table:
         NLSY97, as prepared by the authors of QII,
         https://github.com/cmu-transparency/tool-qii/tree/master/data/nlsy97
     """
-    frame, found = read(ARRESTS, names=list(_ARRESTS_COLUMNS), skipinitialspace=True)
-    y = (frame.pop("TOTAL_ARRESTS") > 0).rename("arrested")
-    source = f"NLSY97, as prepared by the authors of QII, {ARRESTS.page}"
-    return Table(frame.drop(columns="PUBID.1997"), y, source, (found,))
+    table = _read("arrests", "PUBID.1997", skipinitialspace=True)
+    return replace(table, y=(table.y > 0).rename("arrested"))
 
 
 @public
@@ -199,11 +142,8 @@ def bike(reading: Literal["raw", "anchors"] = "raw") -> Table:
     Returns:
         A `Table`; y is int [731], `cnt`: the number of bikes rented on the day.
 
-    Raises:
+    {table}
         InputError: a reading that there is not.
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
 
     Example:
         >>> import xaijax as xj
@@ -216,15 +156,9 @@ def bike(reading: Literal["raw", "anchors"] = "raw") -> Table:
         https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset. "anchors" is as prepared for
         https://github.com/viadee/anchorsOnR.
     """
-    anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
-    frame, found = read(BIKE_ANCHORS if anchors else BIKE)
-    y = frame.pop("cnt")
-    if not anchors:
-        frame = frame.drop(columns=["casual", "registered"])
-    source = f"Fanaee-T (2013), Bike Sharing, UCI, {_BIKE_PAGE}"
-    if anchors:
-        source += f", as prepared for {_ANCHORS_PAGE}"
-    return Table(frame, y, source, (found,))
+    if choose("reading", reading, ("raw", "anchors")) == "anchors":
+        return _read("bike-anchors")
+    return _read("bike", "casual", "registered")
 
 
 @public
@@ -241,11 +175,8 @@ def cervical(reading: Literal["raw", "anchors"] = "raw") -> Table:
         A `Table`; y is `Biopsy` [858]: 1 for cancer, else 0. In the reading "anchors" it is the
         text "Cancer" or "Healthy".
 
-    Raises:
+    {table}
         InputError: a reading that there is not.
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
 
     Example:
         >>> import xaijax as xj
@@ -258,15 +189,9 @@ def cervical(reading: Literal["raw", "anchors"] = "raw") -> Table:
         Repository, https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors. "anchors"
         is as prepared for https://github.com/viadee/anchorsOnR.
     """
-    anchors = choose("reading", reading, ("raw", "anchors")) == "anchors"
-    frame, found = read(CERVICAL_ANCHORS) if anchors else read(CERVICAL, na_values="?")
-    y = frame.pop("Biopsy")
-    if not anchors:
-        frame = frame.drop(columns=["Hinselmann", "Schiller", "Citology"])
-    source = f"Fernandes and others (2017), Cervical Cancer (Risk Factors), UCI, {_CERVICAL_PAGE}"
-    if anchors:
-        source += f", as prepared for {_ANCHORS_PAGE}"
-    return Table(frame, y, source, (found,))
+    if choose("reading", reading, ("raw", "anchors")) == "anchors":
+        return _read("cervical-anchors")
+    return _read("cervical", "Hinselmann", "Schiller", "Citology", na_values="?")
 
 
 @public
@@ -276,10 +201,7 @@ def titanic() -> Table:
     Returns:
         A `Table`; y is int [891], `Survived`: 0 or 1.
 
-    Raises:
-        DataNotFoundError: the file is not found and cannot be downloaded.
-        DataHashError: a file is there, but its bytes are others.
-        MissingExtraError: the extra [data] is not installed.
+    {table}
 
     Example:
         >>> import xaijax as xj
@@ -290,6 +212,75 @@ def titanic() -> Table:
     References:
         Kaggle's Titanic training table, https://github.com/datasciencedojo/datasets
     """
-    frame, found = read(TITANIC)
-    y = frame.pop("Survived")
-    return Table(frame, y, f"Kaggle's Titanic training table, {TITANIC.page}", (found,))
+    return _read("titanic")
+
+
+@public
+def adult(
+    reading: Literal["raw", "qii", "shap"] = "raw",
+    *,
+    part: Literal["train", "test", "all"] = "train",
+) -> Table:
+    """Adult census income: does a person earn more than 50,000 dollars a year?
+
+    Missing values stay what the file has in their place, the text "?"; in "shap" it is a code like
+    any other text.
+
+    Args:
+        reading: "raw": the 14 columns of the file. "qii": 13 columns, without `fnlwgt`. "shap": 12
+            columns of numbers as in `shap.datasets.adult`, without `fnlwgt` and `education`, in the
+            order of the federated Shapley experiment. There numbers are float32, a text is its
+            position among the training file's sorted texts, and `relationship` is coded by a list
+            from the farthest of the family to the closest.
+        part: "train" (`adult.data`, 32,561 rows), "test" (`adult.test`, 16,281 rows) or "all",
+            train then test.
+
+    Returns:
+        A `Table`; y is bool [N], `income`: True for more than 50,000 dollars.
+
+    {table}
+        InputError: a reading or part that there is not.
+
+    Example:
+        >>> import xaijax as xj
+        >>> X, y = xj.datasets.adult()  # doctest: +SKIP
+        >>> X.shape, y.name  # doctest: +SKIP
+        ((32561, 14), 'income')
+
+    References:
+        Becker and Kohavi, "Adult" (1996), UCI Machine Learning Repository,
+        https://archive.ics.uci.edu/dataset/2/adult
+    """
+    choose("reading", reading, ("raw", "shap", "qii"))
+    choose("part", part, ("train", "test", "all"))
+    parts = [_part(one) for one in (("train", "test") if part == "all" else (part,))]
+    table = _stacked(*parts)
+    if reading == "qii":
+        return replace(table, X=table.X.drop(columns="fnlwgt"))
+    if reading == "shap":
+        # The test part lacks one country: codes of its own would not be the training codes.
+        train = _part("train") if part == "test" else parts[0]
+        return replace(table, X=_codes(table.X, train.X))
+    return table
+
+
+def _part(part: str) -> Table:
+    """A part of Adult; "|" begins the first line of adult.test, whose labels end with a dot."""
+    options: dict[str, Any] = {"skipinitialspace": True, "keep_default_na": False, "comment": "|"}
+    table = _read(f"adult-{part}", **options)
+    return replace(table, y=table.y.str.rstrip(".") == ">50K")
+
+
+def _codes(frame: DataFrame, train: DataFrame) -> DataFrame:
+    pandas = optional("pandas")
+    coded = {}
+    for raw, name in SHAP_COLUMNS.items():
+        if raw == "relationship":
+            codes = pandas.Categorical(frame[raw], categories=list(_RELATIONSHIPS)).codes
+            coded[name] = codes.astype("int64")
+        elif pandas.api.types.is_numeric_dtype(train[raw]):
+            coded[name] = frame[raw].astype("float32")
+        else:
+            values = sorted(train[raw].unique())
+            coded[name] = pandas.Categorical(frame[raw], categories=values).codes
+    return pandas.DataFrame(coded)

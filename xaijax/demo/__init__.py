@@ -1,12 +1,11 @@
 """`xaijax demo`: the library's main job from data to pictures, in some seconds.
 
 A network is trained on Adult census income and its answers for 1,000 test rows are explained
-exactly. What happens stands in `run`; the data, the network and the text have a file each.
+exactly. `run` is the whole demo.
 
 Reading order:
 
-    text      what the demo prints
-    data      Adult, or what scikit-learn brings where Adult is not there
+    data      Adult, or else data of scikit-learn, and what the demo prints
     network   the model: a small dense network in plain JAX
 """
 
@@ -28,9 +27,8 @@ from xaijax.commands.files import remove_run
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.datasets import MissingExtraError
-from xaijax.demo.data import demo_data
+from xaijax.demo.data import Figures, demo_data, model_name, results, what_runs
 from xaijax.demo.network import logit, probability, train
-from xaijax.demo.text import Figures, model_name, results, what_runs
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 from xaijax.reports.report import report

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.names import shorten
+from xaijax.plots.style import shorten
+from xaijax.results.background import BackgroundSpread
 from xaijax.results.explanation import Explanation
+from xaijax.results.guest_worth import GuestWorth
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.summary import mean_abs, ranking
 
@@ -42,16 +45,11 @@ def bar(
     Args:
         explanation: `Explanation` of at least one instance, values [N, P] or [N, P, K]; or its
             private copy.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
-        max_display: int, at least 1. Players shown one by one.
+        {ax}
+        {max_display}
         output: name or position of one output, or None: all.
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
 
     Example:
         >>> import matplotlib
@@ -87,17 +85,8 @@ def bar(
         ends = _stacked(axes, lengths, explanation.output_names)
     reach = ends.copy()
     if half is not None:
-        known = np.flatnonzero(np.isfinite(half))
+        known = style.whiskers(axes, ends, np.arange(len(ends)), half)
         reach[known] += half[known]
-        axes.errorbar(
-            ends[known],
-            known,
-            xerr=half[known],
-            fmt="none",
-            ecolor=style.ink(),
-            elinewidth=1,
-            capsize=2.5,
-        )
     for row, end in enumerate(reach):
         style.beside(axes, end, row, style.number(ends[row]))
     xlabel = _xlabel(explanation) + style.intervals(explanation, half)
@@ -147,14 +136,108 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
     left = np.zeros(len(lengths))
     labels = shorten([name for _, _, name in layers], 24)
     for (length, colour, _), label in zip(layers, labels, strict=True):
-        ax.barh(
-            np.arange(len(lengths)),
-            length,
-            left=left,
-            height=0.68,
-            color=colour,
-            label=label,
-        )
+        rows = np.arange(len(lengths))
+        ax.barh(rows, length, left=left, height=0.68, color=colour, label=label)
         left = left + length
     style.legend(ax)
     return left
+
+
+@public
+def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
+    """One bar per party: the mean of |value| over the instances.
+
+    The value of the host is the sum of its columns' values. A line shows 1.96 standard errors on
+    either side. It means something only if the instances are a sample of many. Beside a guest's bar
+    stands the model's score with the guest's columns at the reference, and the score of a model
+    refitted without them if one was given. The score with all columns stands in the title.
+
+    Args:
+        worth: `GuestWorth`, from `FederatedExplainer.worth`.
+        {ax}
+
+    {axes}
+        InputError: mean values that are not finite.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> worth = xj.GuestWorth(
+        ...     parties=("host", "bank"), mean_absolute=np.array([0.5, 0.25]),
+        ...     mean_value=np.array([0.5, 0.25]), standard_errors=np.array([0.1, 0.1]),
+        ...     metric="accuracy", score=0.75, score_without=np.array([0.5]),
+        ...     score_refitted=np.array([np.nan]), instances=4,
+        ... )
+        >>> xj.plots.worth(worth).get_title(loc="left")
+        'accuracy with all columns 0.7500'
+    """
+    if not isinstance(worth, GuestWorth):
+        raise InputTypeError(
+            f"worth: got {type(worth).__name__}; pass what FederatedExplainer.worth returned."
+        )
+    if not np.isfinite(worth.mean_absolute).all():
+        raise InputError("worth: its mean values are not finite, so there is nothing to draw.")
+    axes = style.new_axes(ax, len(worth.parties))
+    rows = np.arange(len(worth.parties))
+    colours = [style.GREY] + [style.DOWN] * (len(rows) - 1)
+    half = 1.96 * np.nan_to_num(worth.standard_errors)
+    axes.barh(rows, worth.mean_absolute, height=0.6, color=colours)
+    style.whiskers(axes, worth.mean_absolute, rows, half)
+    for row, end in enumerate(worth.mean_absolute + half):
+        style.beside(axes, end, row, _scores(worth, row))
+    title = f"{worth.metric} with all columns {worth.score:.4f}"
+    label = f"mean |value| over {worth.instances:,} instances; lines: 1.96 standard errors"
+    style.dress(axes, list(worth.parties), label, title)
+    # Room for the text, which is longer than the longest bar's own label.
+    axes.set_xlim(0, 1.9 * (worth.mean_absolute + half).max() or 1)
+    return axes
+
+
+def _scores(worth: GuestWorth, row: int) -> str:
+    text = style.number(worth.mean_absolute[row])
+    if row == 0:
+        return text
+    text += f";  {worth.metric} without it {worth.score_without[row - 1]:.4f}"
+    refitted = worth.score_refitted[row - 1]
+    return text if np.isnan(refitted) else f"{text}, refitted {refitted:.4f}"
+
+
+@public
+def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
+    """The spread of the values over draws of the background, over its size.
+
+    A bar for each size: how far an instance's values are from their mean over the draws, in units
+    of the model's output. Beside it stands the relative squared error that this is.
+
+    Args:
+        found: `BackgroundSpread`, from `xaijax.background_spread`.
+        {ax}
+
+    {axes}
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), rows)
+        >>> found = xj.background_spread(explainer, rows[:5], sizes=(5, 50))
+        >>> len(xj.plots.background_spread(found).patches)
+        2
+    """
+    if not isinstance(found, BackgroundSpread):
+        raise InputTypeError(
+            f"found: got {type(found).__name__}; pass what xaijax.background_spread returned."
+        )
+    axes = style.new_axes(ax, len(found.sizes))
+    axes.barh(range(len(found.sizes)), found.spread, height=0.6, color=style.DOWN)
+    for row, end in enumerate(found.spread):
+        share = style.number(100 * found.relative[row])
+        style.beside(axes, end, row, f"{style.number(end)} ({share} % squared)")
+    label = f"how far values move, over {found.draws} draws of the background"
+    style.dress(axes, [f"{size:,} rows" for size in found.sizes], label, found.method)
+    axes.set_xlim(0, 1.5 * found.spread.max() or 1)
+    return axes

@@ -41,16 +41,9 @@ def beeswarm(
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`; or its private copy.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
-        max_display: int, at least 1. Players shown.
-        output: name or position of one output. Needed with K outputs.
+        {shown}
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
 
     Example:
         >>> import matplotlib
@@ -68,8 +61,7 @@ def beeswarm(
     explanation = style.one_output(explanation, output, "beeswarm")
     shown, others = style.split(mean_abs(explanation), max_display)
     total = len(explanation)
-    if total > MOST_DOTS:
-        explanation = explanation[np.linspace(0, total - 1, MOST_DOTS).astype(int)]
+    explanation = style.at_most(explanation, MOST_DOTS)
     N = len(explanation)
 
     axes = style.new_axes(ax, len(shown), width=7.8)
@@ -85,24 +77,10 @@ def beeswarm(
     for row, j in enumerate(shown):
         heights = row + _spread(values[:, row], edges, order)
         if half is not None and lines:
-            axes.hlines(
-                heights,
-                values[:, row] - half[:, j],
-                values[:, row] + half[:, j],
-                colors=style.GREY,
-                linewidth=0.8,
-                zorder=2,
-            )
-        axes.scatter(
-            values[:, row],
-            heights,
-            c=_colours(levels[row], N, colour_map),
-            s=26 if N <= 60 else 13 if N <= 1_000 else 7,
-            linewidths=0,
-            alpha=0.9,
-            zorder=3,
-            rasterized=N > 500,
-        )
+            low, high = values[:, row] - half[:, j], values[:, row] + half[:, j]
+            axes.hlines(heights, low, high, colors=style.GREY, linewidth=0.8, zorder=2)
+        colours = _colours(levels[row], N, colour_map)
+        axes.scatter(values[:, row], heights, c=colours, **style.many_dots(N, 13))
     xlabel = f"{style.value_name(explanation)} ({_count(N, total)})"
     if half is not None and lines:
         xlabel += style.intervals(explanation, half[:, shown])
@@ -131,15 +109,8 @@ def _levels(column: np.ndarray | None) -> np.ndarray | None:
     numbers = None if column is None else as_numbers(column)
     if numbers is None:
         return None
-    finite = numbers[np.isfinite(numbers)]
-    if finite.size == 0:
-        return None
-    low, high = np.percentile(finite, [5, 95])
-    if low == high:  # a rare flag: nearly all the same, yet not constant
-        low, high = finite.min(), finite.max()
-    if low == high:
-        return None
-    return np.clip((numbers - low) / (high - low), 0, 1)
+    low, high = style.ends_of(numbers)
+    return None if low == high else np.clip((numbers - low) / (high - low), 0, 1)
 
 
 def _spread(values: np.ndarray, edges: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.names import shorten
+from xaijax.plots.style import shorten
 from xaijax.plots.waterfall import chosen_instance
+from xaijax.results.comparison import Comparison
 from xaijax.results.explanation import Explanation
+from xaijax.results.judgement import Judgement, Judgements
 from xaijax.results.same_question import refuse_other_numbers
+from xaijax.results.summary import ranking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,19 +44,15 @@ def convergence(
         explanations: of the same question, instances and players at different budgets, 2 sampled
             ones at least, in any order; the budget is `stats["budget"]`. One exact one may be among
             them.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
+        {ax}
         instance: position or name of the instance. Needed if there are several.
         max_display: int from 1 to 7. Players shown: those of the largest |value|, exact or at the
             largest budget.
-        output: name or position of one output. Needed with K outputs.
+        {output}
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted; no budget, equal budgets,
-            other players, or another question (another index, quantity, link or output).
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
+        InputError: no budget, equal budgets, different players, or different questions (another
+            index, quantity, link or output).
 
     Example:
         >>> import matplotlib
@@ -150,3 +151,136 @@ def _budget(one: Explanation) -> int:
             "those of Explainer(..., budget=...)."
         )
     return int(budget)
+
+
+@public
+def compare(
+    comparison: Comparison,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 12,
+    of: str = "size",
+    output: int | str | None = None,
+) -> Axes:
+    """One row per player: how far its mean moved, with the interval; 0 is no change.
+
+    Players whose interval leaves out 0 are coloured, orange above and blue below; the others are
+    grey. All the intervals hold at once. The title names the output that is drawn. The players that
+    moved most are shown from the top.
+
+    Args:
+        comparison: `Comparison`, from `xaijax.compare`.
+        {ax}
+        {max_display}
+        of: "size": the shift of mean |value|; "value": that of the mean value, with its sign.
+        output: name or position of the output, where there are several.
+
+    {axes}
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> a = np.random.default_rng(0).normal(size=(50, 2))
+        >>> old, new = (xj.Explanation(v, np.zeros(50)) for v in (a, a + [0.0, 1.0]))
+        >>> axes = xj.plots.compare(xj.compare(old, new, paired=True), of="value")
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['player 1', 'player 0']
+    """
+    if not isinstance(comparison, Comparison):
+        raise InputTypeError(
+            f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
+        )
+    max_display = checks.whole_number(max_display, "max_display")
+    checks.one_of(of, "of", ("size", "value"))
+    start = "size_" if of == "size" else ""
+    shift, low, high = (getattr(comparison, f"{start}{one}") for one in ("shift", "low", "high"))
+    chosen = None
+    if comparison.output_names is not None:
+        k = _output(comparison, output)
+        shift, low, high = (one[:, k] for one in (shift, low, high))
+        chosen = style.elide(comparison.output_names[k])
+    elif output is not None:
+        raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
+    shown = ranking(np.abs(shift))[:max_display]
+    axes = style.new_axes(ax, len(shown))
+    axes.axvline(0, color=style.faint(), linewidth=1)
+    for row, j in enumerate(shown):
+        colour = style.UP if low[j] > 0 else style.DOWN if high[j] < 0 else style.GREY
+        axes.plot([low[j], high[j]], [row, row], color=colour, linewidth=2)
+        axes.plot([shift[j]], [row], "o", color=colour, markersize=5)
+    what = "mean |value|" if of == "size" else "mean value"
+    label = f"shift of {what}; lines hold together at {100 * comparison.confidence:.3g} %"
+    names = [comparison.feature_names[j] for j in shown]
+    told = style.title_of_facts(comparison.provenance, chosen)
+    parts = [told, "paired instances" if comparison.paired else None]
+    style.dress(axes, names, label, ", ".join(filter(None, parts)) or None)
+    return axes
+
+
+def _output(comparison: Comparison, output: int | str | None) -> int:
+    """The position of one of the outputs."""
+    names = comparison.output_names or ()
+    if isinstance(output, str) and output in names:
+        return names.index(output)
+    if isinstance(output, int | np.integer) and not isinstance(output, bool):
+        if -len(names) <= output < len(names):
+            return int(output) % len(names)
+    raise InputError(f"output: got {output!r}; there are {len(names)}: {', '.join(names[:6])}.")
+
+
+@public
+def faithfulness(
+    judged: Judgement | Judgements, ax: Axes | None = None, *, which: str = "insertion"
+) -> Axes:
+    """What the model answers as players come or go, largest value first: the mean over instances.
+
+    The higher an insertion curve and the lower a deletion curve, the better does an attribution
+    know which players move the answer up. The legend gives the area under each, with its standard
+    error over the instances. Of several outputs the mean is drawn.
+
+    Args:
+        judged: what `xaijax.judge(..., curves=True)` returned.
+        {ax}
+        which: "insertion" or "deletion".
+
+    {axes}
+        InputError: no curves.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [3.0, 1.0]])
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] + X[:, 1]), np.zeros((1, 2)))
+        >>> judged = xj.judge({"right": X, "turned": -X}, explainer, X, curves=True)
+        >>> len(xj.plots.faithfulness(judged).lines)
+        2
+    """
+    if isinstance(judged, Judgement):
+        judged = Judgements({judged.name: judged})
+    if not isinstance(judged, Judgements):
+        raise InputTypeError(
+            f"judged: got {type(judged).__name__}; pass what xaijax.judge returned."
+        )
+    checks.one_of(which, "which", ("insertion", "deletion"))
+    axes = style.new_axes(ax, 8)
+    names = shorten(list(judged))
+    for place, (name, one) in enumerate(zip(names, judged.values(), strict=True)):
+        if one.curves is None:
+            raise InputError("judged: it has no curves. Say xaijax.judge(..., curves=True).")
+        curve = (getattr(one.curves, which) - one.curves.insertion[:, :1]).mean(axis=(0, 2))
+        area, error = one.curves.area(which)
+        colour = style.OUTPUTS[place % len(style.OUTPUTS)]
+        label = f"{name}: {style.number(area)} ± {style.number(error, 1)}"
+        axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
+    kept = "kept" if which == "insertion" else "replaced"
+    axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
+    ticker = require("matplotlib.ticker", "xaijax[plots]")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+    axes.set_ylabel("v less its base value", color=style.ink(), fontsize=9.5)
+    axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
+    style.legend(axes)
+    return axes

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import yes_or_no
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
+from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import mean_abs
 
@@ -41,19 +44,14 @@ def heatmap(
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
+        {ax}
         order: "similarity": by hierarchical clustering (average linkage of Euclidean distances
             between the values); "output": by base value plus all values; "given": as they are.
-        max_display: int, at least 1. Players shown.
-        output: name or position of one output. Needed with K outputs.
+        {max_display}
+        {output}
         limit: positive float or None. The end of the colour scale. None: the largest |value|.
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
 
     Example:
         >>> import matplotlib
@@ -72,8 +70,7 @@ def heatmap(
     total = len(explanation)
     shown, others = style.split(mean_abs(explanation), max_display)  # of all instances
     widest = style.widest(explanation)
-    if total > MOST:
-        explanation = explanation[np.linspace(0, total - 1, MOST).astype(int)]
+    explanation = style.at_most(explanation, MOST)
     answers = explanation.base_values + explanation.values.sum(axis=1)
     places = _places(explanation.values, answers, order)
     values = explanation.values[places][:, shown].T  # [rows, N]
@@ -97,7 +94,9 @@ def heatmap(
     axes.grid(visible=False)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xticks([])
-    style.colour_bar(axes, picture, style.value_name(explanation), aspect=30)
+    style.colour_bar(
+        axes, picture, style.value_name(explanation), fraction=0.05, pad=0.02, aspect=30
+    )
     if style.named(explanation.kind).steps:
         _strip(axes, answers[places])
     return axes
@@ -131,3 +130,60 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
         -0.5, (top + bottom) / 2, "base + values  ", ha="right", va="center", color=style.ink()
     )
     axes.set_ylim(axes.get_ylim()[0], -STRIP - 0.5)
+
+
+NUMBERED = 12  # columns up to which the cells have room for their numbers
+NAMED = 30  # names on an axis; with more columns cells get smaller, and not the picture larger
+
+
+def named_each(F: int) -> int:
+    """1 where every column's name is drawn, 2 where every second one is, and so on."""
+    return -(-F // NAMED)
+
+
+@public
+def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool = True) -> Axes:
+    """Heatmap of the correlation matrix, from -1 (blue) over 0 (white) to 1 (orange).
+
+    Up to 12 columns, each cell shows its number. Beyond 30 columns the picture grows no further,
+    and only every second, third, ... name stands beside it. Constant columns have correlation 0.
+
+    Args:
+        explanation: `explanation_` of a fitted `xaijax.AEC`.
+        {ax}
+        colorbar: bool. Whether the colour scale stands beside.
+
+    {axes}
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 4.0], [4.0, 3.0]])
+        >>> aec = xj.AEC().fit(X, y=X[:, 0])
+        >>> axes = xj.plots.correlation(aec.explanation_)
+        >>> [cell.get_text() for cell in axes.texts]
+        ['1.00', '0.60', '0.60', '1.00']
+    """
+    yes_or_no(colorbar, "colorbar")
+    style.check(explanation, 1)
+    matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")
+    if matrix is None or names is None:
+        raise InputError(
+            f"explanation of kind {explanation.kind!r} holds no correlations; pass explanation_ of "
+            "a fitted xaijax.AEC."
+        )
+    F = len(names)
+    places = range(0, F, named_each(F))
+    shown = shorten([names[j] for j in places])
+    scale = style.scale(style.DOWN, "#ffffff", style.UP)
+    texts = _two_digits if F <= NUMBERED else None
+    axes, image = style.cells(ax, matrix, scale, (-1, 1), shown, places, min(F, NAMED), texts, 7)
+    if colorbar:
+        style.colour_bar(axes, image, "correlation")
+    return axes
+
+
+def _two_digits(value: float) -> str:
+    return f"{round(float(value), 2) + 0.0:.2f}".replace("-", "−")

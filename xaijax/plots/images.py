@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.names import shorten
+from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -107,21 +108,12 @@ def images(
     brief = dict(zip(told, shorten(told, 12), strict=True))
     picture = None
     for n in range(N):
-        grid[n, 0].imshow(
-            pixels.shown(np.asarray(explanation.data)[n], lattice),
-            cmap="gray",
-            interpolation="nearest",
-        )
+        levels = pixels.shown(np.asarray(explanation.data)[n], lattice)
+        grid[n, 0].imshow(levels, cmap="gray", interpolation="nearest")
         if explanation.instance_names is not None:
             _title(grid[n, 0], people[n])
         for k, one in enumerate(columns):
-            picture = grid[n, 1 + k].imshow(
-                np.ma.masked_invalid(drawn[n, k]),
-                cmap=colours,
-                vmin=-limit,
-                vmax=limit,
-                interpolation="nearest",
-            )
+            picture = pixels.values(grid[n, 1 + k], drawn[n, k], colours, limit)
             answer = one.base_values[n] + one.values[n].sum()
             said = style.number(answer)
             if heads[n][k] is not None:
@@ -132,7 +124,7 @@ def images(
         if owners[n[0]] is not None:
             pixels.outline(axes, owners[n[0]] + 1)
     figure._ipython_display_ = partial(_display, figure)
-    pixels.colour_bar(list(grid.flat), picture, style.value_name(explanation), shrink=0.9, pad=0.02)
+    style.colour_bar(list(grid.flat), picture, style.value_name(explanation), shrink=0.9, pad=0.02)
     return figure
 
 
@@ -175,3 +167,91 @@ def _values(one: Explanation, lattice: tuple[int, ...], owner: np.ndarray | None
 
 def _title(axes: Axes, text: str) -> None:
     axes.set_title(text, fontsize=8.5, color=style.ink(), pad=3, parse_math=False)
+
+
+@public
+def image(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    output: int | str | None = None,
+    shape: tuple[int, ...] | None = None,
+    players: ArrayLike | None = None,
+    limit: float | None = None,
+    cmap: str | Colormap | None = None,
+    colorbar: bool = True,
+    outline: bool = True,
+) -> Axes:
+    """The values of one instance where its players lie: each pixel has its player's value.
+
+    A patch of pixels that is one player has one value for all of them. If pixels have channels, a
+    pixel shows the sum over the players that have a channel of it. The colours run from -limit
+    (blue) over 0 (white) to limit (orange). A pixel that no player covers is grey.
+
+    Hatched are the pixels whose 95 % interval contains 0 or is unknown. Where players are summed,
+    the half-width is the sum of theirs. A line goes around the bright pixels: those above the
+    middle between the darkest and the brightest of the image.
+
+    Args:
+        explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`; data
+            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4, or [1, C, H, W] where W is none of these.
+        {ax}
+        {output}
+        shape: (H, W), (H, W, C) or (C, H, W) of the instance, or None. Needed if the data are flat
+            rows, or if there are none.
+        players: whole numbers [H, W], the player of each pixel, or None. Needed where instances
+            have players of their own. A line goes around each player; -1 is nobody.
+        limit: positive float or None. The end of the colour scale, to compare pictures. None: the
+            largest |value|.
+        cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
+        colorbar: bool. Whether to draw the colour scale.
+        outline: bool. Whether to draw the line around the bright pixels.
+
+    {axes}
+        InputError: several instances, or data that are no image.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(np.array([[1.0, -2.0, 0.0, 0.5]]), np.zeros(1))
+        >>> axes = xj.plots.image(explanation, shape=(2, 2))
+        >>> axes.images[0].get_array().tolist()
+        [[1.0, -2.0], [0.0, 0.5]]
+    """
+    yes_or_no(colorbar, "colorbar")
+    yes_or_no(outline, "outline")
+    style.check(explanation, 1)
+    if len(explanation) > 1:
+        raise InputError(
+            f"explanation: image draws one instance and the explanation has {len(explanation):,}; "
+            "choose one, explanation[0]."
+        )
+    one = style.one_output(explanation, output, "image")
+    one, lattice = pixels.as_images(one, shape)
+    owner = pixels.numbering(players, *lattice[:2])
+    columns = pixels.columns_of(one, math.prod(lattice), owner, lattice)
+    values = pixels.on_pixels(one.values[0], columns, lattice)
+    limit, colours = pixels.limit_of(limit, values), pixels.colour_map(cmap)
+    bright = None
+    if outline and one.data is not None and owner is None:
+        bright = pixels.bright_pixels(one.data, lattice)
+
+    axes = style.new_axes(ax, 8, width=4.6 if colorbar else 4.0)
+    picture = pixels.values(axes, values, colours, limit)
+    half = style.half_widths(one)
+    if half is not None:
+        widths = pixels.on_pixels(half[0], columns, lattice, unknown=math.inf)
+        if pixels.hatch(axes, (np.abs(values) <= widths) & (widths > 0)):
+            note = "hatched: the 95 %\ninterval contains 0"
+            note += " or is unknown" if np.isinf(widths).any() else ""
+            axes.set_xlabel(note, color=style.ink(), fontsize=8.5)
+    edges = bright if owner is None else owner + 1
+    if edges is not None:
+        pixels.outline(axes, edges)
+    if colorbar:
+        style.colour_bar(axes, picture, style.value_name(one), fraction=0.046, pad=0.03)
+    pixels.bare(axes)
+    style.write_title(axes, style.title_of_one(one), 38)
+    return axes

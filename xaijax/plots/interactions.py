@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.checks import yes_or_no
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.names import shorten
-from xaijax.plots.sets import name_of, of_pairs, picture_title, shown_number
+from xaijax.plots.style import shorten
+from xaijax.results import interaction_forms
 from xaijax.results.interactions import Interactions
+from xaijax.results.player_data import as_numbers, player_columns
+from xaijax.results.set_keys import named
+from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,18 +41,11 @@ def interactions(
 
     Args:
         interactions: `Interactions` of at least one instance, with all players and pairs.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
-        max_display: int, at least 1. Players shown.
-        output: name or position of one output. Needed where there are several.
+        {shown}
         colorbar: bool. Whether the colour scale stands beside.
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted; sets of more than two players;
-            pairs that are missing.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
+        InputError: sets of more than two players, or missing pairs.
 
     Example:
         >>> import matplotlib
@@ -66,25 +65,308 @@ def interactions(
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
     names = shorten([found.feature_names[p] for p in shown])
-    axes = style.matrix_axes(ax, names, n)
-    ends = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
-    scale = style.scale(*ends)
-    most = np.abs(matrix).max() or 1.0
-    image = axes.imshow(
-        matrix, cmap=scale, vmin=-most if one else 0, vmax=most, interpolation="nearest"
+    colours = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
+    most = float(np.abs(matrix).max()) or 1.0
+    ends = -most if one else 0.0, most
+    texts = partial(shown_number, most=most, sign=one) if n <= NUMBERED else None
+    axes, image = style.cells(
+        ax, matrix, style.scale(*colours), ends, names, range(n), n, texts, 7.5
     )
-    axes.set_xticks(range(n), names, rotation=90, parse_math=False, fontsize=8.5)
-    axes.set_yticks(range(n), names, parse_math=False, fontsize=8.5)
-    axes.tick_params(length=0, colors=style.ink())
-    for side in axes.spines.values():
-        side.set_visible(False)
-    if n <= NUMBERED:
-        for z, i in np.ndindex(n, n):
-            text = shown_number(float(matrix[z, i]), float(most), one)
-            ink = style.on(image.to_rgba(matrix[z, i]))
-            axes.text(i, z, text, ha="center", va="center", fontsize=7.5, color=ink)
     if colorbar:
         label = name_of(found) if one else f"mean |{name_of(found)}|"
         style.colour_bar(axes, image, label)
     picture_title(axes, found)
     return axes
+
+
+def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactions:
+    """Interactions [N, M] of one output, finite, of one instance at least.
+
+    Raises:
+        InputTypeError: no Interactions.
+        InputError: nothing to draw, or several outputs and none chosen.
+    """
+    if not isinstance(given, Interactions):
+        raise InputTypeError(
+            f"interactions: got {type(given).__name__}; pass xaijax Interactions, as "
+            "explainer.interactions(X) gives them."
+        )
+    if len(given) == 0:
+        raise InputError("interactions: there are no instances, so there is nothing to draw.")
+    given = style.one_output(given, output, plot)
+    if not np.isfinite(given.values).all():
+        raise InputError("interactions: some values are not finite; draw the other instances.")
+    return given
+
+
+def of_pairs(given: Any, max_display: Any, output: int | str | None, plot: str) -> Interactions:
+    """The same where pairs are drawn and no larger sets."""
+    checks.whole_number(max_display, "max_display")
+    found = of_one_output(given, output, plot)
+    largest = max(map(len, found.sets))
+    if largest > 2:
+        by = "xaijax.report" if plot == "report" else f"plots.{plot}"
+        raise InputError(
+            f"interactions: {by} draws pairs, but there are sets of {largest} players. "
+            "Say explainer.interactions(X, order=2), or draw xaijax.plots.pairs."
+        )
+    refuse_single_players(found)
+    return found
+
+
+def refuse_single_players(found: Interactions) -> None:
+    """Raise InputError where there is no set of two players or more."""
+    if max(map(len, found.sets)) < 2:
+        raise InputError(
+            "interactions: there are single players only, of order 1; say order=2 for pairs."
+        )
+
+
+def shown_number(value: float, most: float, sign: bool) -> str:
+    """Three digits; 0 for what rounding leaves beside the largest number."""
+    if abs(value) < 1e-5 * most:
+        return "0"
+    return style.number(value, sign=sign)
+
+
+def name_of(found: Interactions) -> str:
+    """What one number is called."""
+    return interaction_forms.value_name(found)
+
+
+def picture_title(ax: Axes, found: Interactions) -> None:
+    """The instance and the output, where there is one of each to be named, and what is measured."""
+    title = style.title_of_one(found) if len(found) == 1 else style.title_of(found)
+    style.write_title(ax, title, int(style.room(ax, []) / style.TITLE_INCHES))
+
+
+@public
+def pairs(
+    interactions: Interactions,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 12,
+    output: int | str | None = None,
+) -> Axes:
+    """One bar for each of the largest sets of two players or more.
+
+    Of one instance a bar is its value; of several the mean of |value|. If standard errors are
+    known, a line shows a 95 % interval. Its half-width is the mean over the instances of the
+    values' half-widths, which bounds the error of the mean.
+
+    Args:
+        interactions: `Interactions` of at least one instance.
+        {ax}
+        max_display: int, at least 1. Sets shown.
+        {output}
+
+    {axes}
+        InputError: single players only.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import xaijax as xj
+        >>> table = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 4], ["age", "pay", "sex"])
+        >>> axes = xj.plots.pairs(table.interactions(), max_display=1)
+        >>> axes.get_yticklabels()[0].get_text()
+        'age & pay'
+    """
+    checks.whole_number(max_display, "max_display")
+    found = of_one_output(interactions, output, "pairs")
+    refuse_single_players(found)
+    joined = [m for m, S in enumerate(found.sets) if len(S) > 1]
+    one = len(found) == 1
+    value = found.values[0] if one else np.abs(found.values).mean(axis=0)
+    order = sorted(joined, key=lambda m: -abs(value[m]))[:max_display]
+    length, rows = value[order], np.arange(len(order))
+    half = found.half_widths().mean(axis=0)[order]
+    axes = style.new_axes(ax, len(order))
+    colours = [style.UP if v > 0 and one else style.DOWN for v in length]
+    axes.barh(rows, length, height=0.68, color=colours)
+    known = style.whiskers(axes, length, rows, np.where(half > 0, half, np.nan))
+    for row, end in enumerate(length):
+        reach = end + (half[row] if known[row] else 0.0)
+        text = shown_number(float(end), float(np.abs(length).max()), one)
+        style.beside(axes, max(reach, 0.0), row, text)
+    name = name_of(found)
+    label = name if one else f"mean |{name}| over {len(found):,} instances"
+    label += style.intervals(found, half)
+    names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
+    sets = [named(tuple(names[p] for p in found.sets[m])) for m in order]
+    style.dress(axes, sets, label, None, limit=None)
+    reach = np.where(known, half, 0.0)
+    low, high = min(0.0, (length - reach).min()), max(0.0, (length + reach).max())
+    room = 0.16 * ((high - low) or 1.0)
+    axes.set_xlim(low - (room / 2 if low < 0 else 0), high + room)
+    axes.axvline(0, color=style.faint(), linewidth=0.8)
+    picture_title(axes, found)
+    return axes
+
+
+WIDEST, LARGEST = 9.0, 900.0  # points of a line, square points of a dot
+LEAST = 0.02  # of the largest: thinner lines are left out
+
+
+@public
+def network(
+    interactions: Interactions,
+    ax: Axes | None = None,
+    *,
+    max_display: int = 12,
+    output: int | str | None = None,
+) -> Axes:
+    """The players on a ring; a line between two is as wide as their interaction is large.
+
+    The mean over the instances is drawn, orange above 0 and blue below; a dot is as large as the
+    player's mean alone. The players with the largest lines are shown, and lines below 2 % of the
+    largest one that is shown are left out.
+
+    Args:
+        interactions: `Interactions` of at least one instance, with all players and pairs.
+        {shown}
+
+    {axes}
+        InputError: sets of more than two players, or missing pairs.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import xaijax as xj
+        >>> table = xj.CoalitionTable([0, 1, 1, 4, 0, 1, 1, 4], ["age", "pay", "sex"])
+        >>> axes = xj.plots.network(table.interactions())
+        >>> len(axes.lines), [name.get_text() for name in axes.texts[:3]]
+        (1, ['age', 'pay', 'sex'])
+    """
+    found = of_pairs(interactions, max_display, output, "network")
+    matrix = found.matrix.mean(axis=0)
+    alone, off = np.diag(matrix), matrix * ~np.eye(len(matrix), dtype=bool)
+    order = np.argsort(-np.abs(off).sum(axis=1), kind="stable")[:max_display]
+    shown = np.sort(order)
+    off, alone = off[np.ix_(shown, shown)], alone[shown]  # lines and dots that are drawn
+    n, most = len(shown), np.abs(off).max() or 1.0
+    names = shorten([found.feature_names[p] for p in shown])
+    longest = max(map(len, names)) * 0.9 * style.NAME_INCHES
+    axes = style.new_axes(ax, 0, width=4.2 + 2 * longest, height=5.3)
+    angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
+    x, y = np.cos(angle), np.sin(angle)
+    for a in range(n):
+        for b in range(a + 1, n):
+            share = off[a, b] / most
+            if abs(share) >= LEAST:
+                axes.plot(
+                    x[[a, b]], y[[a, b]], linewidth=WIDEST * abs(share), solid_capstyle="round",
+                    color=style.UP if share > 0 else style.DOWN, alpha=0.35 + 0.6 * abs(share),
+                    zorder=abs(share),
+                )  # fmt: skip
+    largest = np.abs(alone).max() or 1.0
+    sizes = 40 + LARGEST * np.abs(alone) / largest
+    colours = [style.UP if own > 0 else style.DOWN for own in alone]
+    axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
+    for a in range(n):
+        side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
+        height = "center" if side != "center" else "bottom" if y[a] > 0 else "top"
+        away = np.sqrt(sizes[a]) / 2 + 5  # points from the dot's middle, past its edge
+        axes.annotate(
+            names[a], (x[a], y[a]), xytext=(away * x[a], away * y[a]),
+            textcoords="offset points", ha=side, va=height, fontsize=9, color=style.ink(),
+            parse_math=False,
+        )  # fmt: skip
+    reach = 1.3 * (2.1 + longest) / 2.1  # where a radius is 1.6 inches, and names stand beside it
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(-1.55, 1.45)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    lines = "no lines"
+    if off.any():
+        lines = f"widest line {style.signed(float(off.flat[np.abs(off).argmax()]))}"
+    what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
+    axes.text(
+        0, -1.53, f"{name_of(found)}{what}; {lines}",
+        ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
+    )  # fmt: skip
+    picture_title(axes, found)
+    return axes
+
+
+@public
+def dependence(
+    interactions: Interactions,
+    player: int | str,
+    ax: Axes | None = None,
+    *,
+    partner: int | str | None = None,
+    output: int | str | None = None,
+) -> Axes:
+    """One dot for each instance: a player's value alone over its own data.
+
+    Colours are the data of its strongest partner, low in blue and high in orange: where dots of one
+    place part by colour, the interaction parts them.
+
+    Args:
+        interactions: `Interactions` of several instances, with their data, all players and pairs.
+        player: name or place of the player.
+        {ax}
+        partner: name or place of the player whose data are the colours. None: the one with the
+            largest mean |interaction| with it.
+        {output}
+
+    {axes}
+        InputError: no data, or a player that is not one column of numbers.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> X = np.random.default_rng(0).normal(size=(20, 3))
+        >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 2]), X)
+        >>> axes = xj.plots.dependence(explainer.interactions(X), 0)
+        >>> axes.get_xlabel(), axes.figure.axes[-1].get_ylabel()
+        ('x0', 'x2')
+    """
+    found = of_pairs(interactions, 1, output, "dependence")
+    if found.data is None:
+        raise InputError(
+            "interactions: have no data, so there is nothing to draw a player against. Those of "
+            "explainer.interactions(X) keep X; give others theirs: "
+            "xaijax.Interactions.from_shapiq(theirs, data=X), or "
+            "dataclasses.replace(interactions, data=X)."
+        )
+    names = found.feature_names
+    own = _place(found, player)
+    matrix = found.matrix
+    strength = np.abs(matrix[:, own]).mean(axis=0)
+    strength[own] = -1.0
+    other = int(strength.argmax()) if partner is None else _place(found, partner)
+    if other == own:
+        raise InputError("partner: is the player itself; give another, or leave it out.")
+    x, colour = (_column(found, p) for p in (own, other))
+    name, partner_name = shorten([names[own], names[other]])
+    axes = style.new_axes(ax, 9)
+    scale = style.scale(*style.LOW_TO_HIGH)
+    dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
+    style.colour_bar(axes, dots, partner_name)
+    style.plain(axes, name, f"{name_of(found)} of the player alone")
+    picture_title(axes, found)
+    return axes
+
+
+def _place(found: Interactions, player: int | str) -> int:
+    """A player's place; as a key it is a set of one, so that a place past P is no other set."""
+    return found[:, (player,)].sets[0][0]
+
+
+def _column(found: Interactions, player: int) -> np.ndarray:
+    """A player's data as numbers [N]."""
+    columns = player_columns(
+        found.data, found.feature_names, found.provenance.get("player_columns")
+    )
+    place = columns[player]
+    numbers = None if place is None else as_numbers(rows_of(found.data).column(place))
+    if numbers is None:
+        raise InputError(
+            f"player: {found.feature_names[player]!r} has not one column of numbers in data, so "
+            "there is nothing to draw it against. Choose a player that is one column."
+        )
+    return numbers

@@ -140,11 +140,7 @@ def limit_of(limit: Any, values: np.ndarray) -> float:
     """The end of the colour scale."""
     if limit is None:
         return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    if isinstance(limit, bool) or not isinstance(limit, int | float | np.integer | np.floating):
-        raise InputTypeError(f"limit: got {limit!r}; pass a positive number or None.")
-    if not 0 < limit < math.inf:
-        raise InputError(f"limit: got {limit!r}; pass a positive number or None.")
-    return float(limit)
+    return checks.positive(limit, "limit")
 
 
 def colour_map(cmap: Any) -> Any:
@@ -211,15 +207,6 @@ def outline(axes: Axes, labels: np.ndarray, colour: str = style.TEXT) -> None:
     axes.add_collection(rim, autolim=False)
 
 
-def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
-    """The colour scale beside axes, one or several."""
-    figure = picture.axes.figure
-    bar = figure.colorbar(picture, ax=axes, **layout)
-    bar.ax.tick_params(labelsize=8.5, colors=style.ink(), length=2)
-    bar.set_label(label, fontsize=9, color=style.ink())
-    bar.outline.set_visible(False)
-
-
 def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarray | None:
     """Whose pixels are, int [H, W], of instance n of N; -1: nobody's. None where none was given."""
     if players is None:
@@ -265,6 +252,12 @@ def shown(data: Any, shape: tuple[int, ...]) -> np.ndarray:
     if levels.ndim == 3 and (low < 0 or high > 1):
         levels = (levels - low) / ((high - low) or 1.0)
     return levels
+
+
+def values(axes: Axes, numbers: np.ndarray, colours: Any, limit: float) -> Any:
+    """Draws numbers [H, W] in the colours from -limit to limit; returns the matplotlib image."""
+    shown = np.ma.masked_invalid(numbers)
+    return axes.imshow(shown, cmap=colours, vmin=-limit, vmax=limit, interpolation="nearest")
 
 
 def bare(axes: Axes) -> None:

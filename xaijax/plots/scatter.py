@@ -9,7 +9,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.names import shorten
+from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.player_data import as_numbers
 from xaijax.results.selection import resolve
@@ -45,19 +45,14 @@ def scatter(
         explanation: `Explanation` of at least one instance with its data, values [N, P], or
             [N, P, K] with `output`.
         player: name or position of a player that is one column of the data.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
+        {ax}
         by: name or position of a player, one column, whose data are the colours. Numbers: low in
             blue and high in orange; grey where missing. Texts: a colour each, of more than 7 the 6
             most frequent, and grey for the others. None: one colour.
-        output: name or position of one output. Needed with K outputs.
+        {output}
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted; no data; a player that is not
-            one column.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
+        InputError: no data, or a player that is not one column.
 
     Example:
         >>> import matplotlib
@@ -73,8 +68,7 @@ def scatter(
     style.check(explanation, 1)
     explanation = style.one_output(explanation, output, "scatter")
     own, total = _place(explanation, player), len(explanation)
-    if total > MOST_DOTS:
-        explanation = explanation[np.linspace(0, total - 1, MOST_DOTS).astype(int)]
+    explanation = style.at_most(explanation, MOST_DOTS)
     columns = explanation.player_data()
     column, names = columns[own], explanation.feature_names
     if column is None:
@@ -95,8 +89,7 @@ def scatter(
     half = None if half is None or len(y) > MOST_INTERVALS else half[:, own]
     if half is not None:
         axes.vlines(x, y - half, y + half, colors=style.GREY, linewidth=0.8, zorder=2)
-    size = 26 if len(y) <= 60 else 14 if len(y) <= 1_000 else 7
-    kept = {"s": size, "linewidths": 0, "alpha": 0.9, "zorder": 3, "rasterized": len(y) > 500}
+    kept = style.many_dots(len(y), 14)
     if other is None:
         axes.scatter(x, y, color=style.OUTPUTS[0], **kept)
     elif colour is None:
@@ -106,7 +99,7 @@ def scatter(
             axes.scatter(x[codes == place], y[codes == place], color=shade, label=name, **kept)
         style.legend(axes, shown[1])
     else:
-        low, high = _ends(colour)
+        low, high = style.ends_of(colour) if np.isfinite(colour).any() else (0.0, 1.0)
         dots = axes.scatter(
             x, y, c=np.ma.masked_invalid(colour), cmap=style.scale(*style.LOW_TO_HIGH),
             vmin=low, vmax=high, plotnonfinite=True, **kept,
@@ -163,12 +156,3 @@ def _kinds(column: np.ndarray, most: int) -> tuple[list[str], np.ndarray, int]:
     place[kept] = np.arange(most - 1)
     others = f"other ({len(kinds) - len(kept):,} texts)"
     return [*map(str, kinds[kept]), others], place[codes], most - 1
-
-
-def _ends(colour: np.ndarray) -> tuple[float, float]:
-    """The 5th and the 95th percentile, or what is finite where these are one."""
-    finite = colour[np.isfinite(colour)]
-    if finite.size == 0:
-        return 0.0, 1.0
-    low, high = np.percentile(finite, [5, 95])
-    return (low, high) if low < high else (float(finite.min()), float(finite.max()))

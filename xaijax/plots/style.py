@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os.path import commonprefix
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.plots.colours import DOWN as DOWN
-from xaijax.plots.colours import GREY as GREY
-from xaijax.plots.colours import LINE as LINE
-from xaijax.plots.colours import LOW_TO_HIGH as LOW_TO_HIGH
-from xaijax.plots.colours import OUTPUTS as OUTPUTS
-from xaijax.plots.colours import PEOPLE as PEOPLE
-from xaijax.plots.colours import TEXT as TEXT
-from xaijax.plots.colours import UP as UP
-from xaijax.plots.colours import faint as faint
-from xaijax.plots.colours import ground as ground
-from xaijax.plots.colours import ink as ink
-from xaijax.plots.colours import on as on
-from xaijax.plots.colours import scale as scale
-from xaijax.plots.names import NAME_LIMIT, shorten
-from xaijax.plots.names import elide as elide
 from xaijax.results import asked
 from xaijax.results.asked import WORDS, counted_outputs, quantity
 from xaijax.results.explanation import Explanation
@@ -36,6 +23,155 @@ from xaijax.results.wording import named as named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+NAME_LIMIT = 30  # characters of a name on an axis
+ENTRY_LIMIT = 20  # characters of an entry beside it
+MORE = 8  # characters that are added where two names would look alike
+
+
+def elide(text: object, limit: int = NAME_LIMIT) -> str:
+    """At most `limit` characters on one line; both ends stay, since names differ at either."""
+    return _cut(_clean(text), limit, None)
+
+
+def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
+    """Names of at most `limit` characters, cut in the middle; different names stay different.
+
+    Names that would look alike show the place where they begin to differ, between both ends. Where
+    that is not enough, more of them is kept than `limit`.
+    """
+    whole = [_clean(name) for name in names]
+    given: dict[str, set[str]] = {}  # what looks alike without its tabs and line ends
+    for name, text in zip(names, whole, strict=True):
+        given.setdefault(text, set()).add(str(name))
+    texts = [
+        text if len(given[text]) == 1 else f"{text} ({sorted(given[text]).index(str(name)) + 1})"
+        for name, text in zip(names, whole, strict=True)
+    ]
+    room = dict.fromkeys(texts, limit)
+    apart: dict[str, int | None] = dict.fromkeys(texts)
+    while True:
+        shown = {text: _cut(text, room[text], apart[text]) for text in room}
+        alike = list(_alike(shown))
+        if not alike:
+            return [shown[text] for text in texts]
+        for group in alike:
+            place = len(commonprefix(group))
+            for text in group:
+                room[text] += MORE * (apart[text] is not None)
+                apart[text] = place
+
+
+def with_entries(
+    names: Sequence[str],
+    entries: Sequence[Sequence[str | None]],
+    between: str,
+    limit: int = NAME_LIMIT,
+    line: int | None = None,
+) -> list[str]:
+    """Name and entry of each row, each cut on its own; entries of one row stay different.
+
+    entries: for each name what people had, one text a person; None: there is none to show.
+    between: what stands between the two, " = " say.
+    line: characters beyond which the entries stand below the name; None: they never do.
+    """
+    rows = []
+    for name, own in zip(shorten(names, limit), entries, strict=True):
+        known = [" ".join(str(one).split()) for one in own if one is not None]
+        if len(set(known)) == 1:
+            known = known[:1]
+        text = " | ".join(shorten(known, ENTRY_LIMIT))
+        if not known:
+            rows.append(name)
+        elif line is not None and len(name) + len(between) + len(text) > line:
+            rows.append(f"{name}{between.rstrip()}\n{text}")
+        else:
+            rows.append(f"{name}{between}{text}")
+    return rows
+
+
+def _clean(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
+    """Groups of different texts that are shown alike."""
+    groups: dict[str, list[str]] = {}
+    for text, drawn in shown.items():
+        groups.setdefault(drawn, []).append(text)
+    return (group for group in groups.values() if len(group) > 1)
+
+
+def _cut(text: str, limit: int, place: int | None) -> str:
+    """Both ends of a text, and where a place is given what stands there."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 3
+    head = limit - 1 - tail
+    if place is not None and head <= place + 1 and place < len(text) - tail:
+        part = (limit - 2) // 3
+        word = text.rfind(" ", max(place - 6, 0), place) + 1 or place - 2  # its word's beginning
+        start = min(max(word, part), len(text) - limit + 2 + part)
+        stop = start + limit - 2 - 2 * part
+        first, middle, last = text[:part], text[start:stop], text[len(text) - part :]
+        return f"{first.rstrip()}…{middle.strip()}…{last.lstrip()}"
+    return text[:head].rstrip() + "…" + text[len(text) - tail :].lstrip()
+
+
+# Blue against orange stays apart in every common colour blindness; the outputs are Okabe and Ito's.
+DOWN, UP = "#2b6cb0", "#e07b16"
+GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
+OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
+PEOPLE = ("#0072B2", "#E69F00")
+LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
+FAINT = 0.3  # of the way from the ground to the colour of texts, for lines on a dark ground
+
+
+def ink() -> str:
+    """The colour of texts and of lines that matter."""
+    return _rgb("text.color") if dark() else TEXT
+
+
+def faint() -> str:
+    """The colour of a grid and of frames."""
+    if not dark():
+        return LINE
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    ground, text = (np.array(colors.to_rgb(one)) for one in (_rgb("axes.facecolor"), ink()))
+    return colors.to_hex(ground + FAINT * (text - ground))
+
+
+def ground() -> str:
+    """The colour that axes stand on."""
+    return _rgb("axes.facecolor")
+
+
+def dark() -> bool:
+    """Whether the style in force draws on a dark ground."""
+    return lightness(_rgb("axes.facecolor")) < 0.4
+
+
+def on(colour: Any) -> str:
+    """A colour of text that can be read on a ground of this colour."""
+    return "#ffffff" if lightness(colour) < 0.5 else TEXT
+
+
+def lightness(colour: Any) -> float:
+    """From 0, black, to 1, white, as eyes weigh colours (ITU-R BT.601)."""
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    return float(np.dot(colors.to_rgb(colour), (0.299, 0.587, 0.114)))
+
+
+def scale(*ends: str) -> Any:
+    """A colour map from one colour over the others to the last."""
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    return colors.LinearSegmentedColormap.from_list("xaijax", ends).with_extremes(bad=GREY)
+
+
+def _rgb(key: str) -> str:
+    colors = require("matplotlib.colors", "xaijax[plots]")
+    return colors.to_hex(require("matplotlib", "xaijax[plots]").rcParams[key])
+
 
 # What is drawn where neither base values nor data are needed.
 Shown = Explanation | PrivateExplanation
@@ -59,10 +195,7 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
         raise InputTypeError(
             f"explanation: got {type(explanation).__name__}; pass an xaijax Explanation."
         )
-    if isinstance(max_display, bool) or not isinstance(max_display, int | np.integer):
-        raise InputTypeError(f"max_display: got {max_display!r}; pass an integer of at least 1.")
-    if max_display < 1:
-        raise InputError(f"max_display: got {max_display}; pass an integer of at least 1.")
+    checks.whole_number(max_display, "max_display")
     if len(explanation) == 0:
         raise InputError("explanation: it has no instances, so there is nothing to draw.")
     broken = ~np.isfinite(explanation.values).reshape(len(explanation), -1).all(axis=1)
@@ -73,7 +206,7 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
         )
 
 
-def one_output(explanation: Shown, output: int | str | None, plot: str) -> Any:
+def one_output(explanation: Titled, output: int | str | None, plot: str) -> Any:
     """The explanation [N, P] of one output, of the class that was given.
 
     Raises:
@@ -82,16 +215,14 @@ def one_output(explanation: Shown, output: int | str | None, plot: str) -> Any:
     if explanation.output_names is None:
         chosen = explanation.provenance.get("selected_output")
         if output is not None and not (isinstance(output, str) and output == chosen):
-            raise InputError(
-                f"output: got {output!r}, but the explanation has one output; leave output out."
-            )
+            raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
         return explanation
     if output is None:
         names = ", ".join(repr(name) for name in explanation.output_names[:6])
         more = ", ..." if len(explanation.output_names) > 6 else ""
         raise InputError(
-            f"output: {plot} draws one output and the explanation has "
-            f"{len(explanation.output_names)}; pass output= ({names}{more}) or its position."
+            f"output: {plot} draws one output of {len(explanation.output_names)}; pass output= "
+            f"({names}{more}) or its position."
         )
     chosen = explanation[:, :, output]
     if chosen.output_names is not None:
@@ -128,13 +259,6 @@ def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = No
     if not isinstance(ax, axes_type):
         raise InputTypeError(f"ax: got {type(ax).__name__}; pass a matplotlib Axes or None.")
     return ax
-
-
-def matrix_axes(ax: Any, names: list[str], cells: int) -> Axes:
-    """The same for cells x cells squares between these names, on the left and below."""
-    side = max(0.36 * cells, 2.4)  # inches; a few cells have room for numbers
-    beside = 0.9 * NAME_INCHES * max(map(len, names)) + 0.3
-    return new_axes(ax, 0, width=side + beside + 1.0, height=side + beside + 0.2)
 
 
 def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
@@ -208,7 +332,9 @@ def widest(explanation: Shown) -> str:
     return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{some}"
 
 
-def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> None:
+def beside(
+    ax: Axes, end: float, row: float, text: str, points: float = 5, size: float = 8.5
+) -> None:
     """Write so many points right of a bar's end, left where below 0; without TeX reading."""
     ax.annotate(
         text,
@@ -217,10 +343,19 @@ def beside(ax: Axes, end: float, row: float, text: str, points: float = 5) -> No
         textcoords="offset points",
         va="center",
         ha="left" if points > 0 else "right",
-        fontsize=8.5,
+        fontsize=size,
         color=ink(),
         parse_math=False,
     )
+
+
+def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
+    """Draws intervals around the ends of bars where `half` is known; returns where that is."""
+    known = np.isfinite(half)
+    if known.any():
+        look: dict[str, Any] = {"fmt": "none", "elinewidth": 1, "capsize": 2.5, **layout}
+        ax.errorbar(ends[known], rows[known], xerr=half[known], ecolor=ink(), **look)
+    return known
 
 
 def dress(
@@ -263,27 +398,84 @@ def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
         ax.spines[side].set_color(faint())
 
 
-def colour_bar(ax: Axes, picture: Any, label: str, **layout: float) -> None:
-    """The colour scale beside axes."""
-    figure: Any = ax.figure
-    bar = figure.colorbar(picture, ax=ax, **({"fraction": 0.05, "pad": 0.02} | layout))
+def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
+    """Draws the colour scale beside axes, one or several."""
+    layout = layout or {"fraction": 0.05, "pad": 0.02}
+    bar = picture.axes.figure.colorbar(picture, ax=axes, **layout)
     bar.ax.tick_params(labelsize=8.5, colors=ink(), length=2)
     bar.set_label(label, fontsize=9, color=ink(), parse_math=False)
     bar.outline.set_visible(False)
 
 
-def dots(
-    ax: Axes, x: np.ndarray, rows: np.ndarray, half: np.ndarray, colour: str, label: str
-) -> None:
-    """A dot in each row, and a line through it where half its interval [rows] is known."""
-    known = np.isfinite(half) & (half > 0)
-    lines = np.where(known, half, 0.0)
-    ax.hlines(rows, x - lines, x + lines, colors=colour, linewidth=1.2, zorder=3)
-    ax.plot(x, rows, "o", color=colour, markersize=5.5, label=label, zorder=4)
+def dot_rows(ax: Any, x: np.ndarray, half: np.ndarray, labels: list[str]) -> Axes:
+    """Draws x [series, rows] as dots of a colour each, with lines where `half` is known.
+
+    A grey line joins the dots of a row.
+    """
+    series, rows = x.shape
+    axes, place = new_axes(ax, 1.25 * rows, 8.6), np.arange(rows)
+    axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+    axes.hlines(place, x.min(axis=0), x.max(axis=0), colors=faint(), linewidth=4)
+    lines = np.where(np.isfinite(half) & (half > 0), half, 0.0)
+    for k, label in enumerate(labels):
+        at = place + min(0.16, 0.6 / series) * (k - (series - 1) / 2)
+        axes.hlines(at, x[k] - lines[k], x[k] + lines[k], colors=OUTPUTS[k], lw=1.2, zorder=3)
+        axes.plot(x[k], at, "o", color=OUTPUTS[k], markersize=5.5, label=label, zorder=4)
+    legend(axes)
+    return axes
+
+
+def cells(
+    ax: Any, matrix: np.ndarray, scale: Any, ends: tuple[float, float], names: list[str],
+    places: range, side: int, texts: Callable[[float], str] | None, size: float,
+) -> tuple[Axes, Any]:  # fmt: skip
+    """Draws a matrix as squares with names on both sides; returns the axes and the image.
+
+    ends: of the colour scale; places: of the names; side: cells that have room; texts: what to
+    write into a cell, or None.
+    """
+    inches = max(0.36 * side, 2.4)  # few cells have room for numbers
+    beside = 0.9 * NAME_INCHES * max(map(len, names)) + 0.3
+    axes = new_axes(ax, 0, width=inches + beside + 1.0, height=inches + beside + 0.2)
+    # Smoothing would blend small cells: of 1,000 columns, nearly three times the bytes for no more.
+    image = axes.imshow(matrix, cmap=scale, vmin=ends[0], vmax=ends[1], interpolation="nearest")
+    axes.set_xticks(places, names, rotation=90, parse_math=False, fontsize=8.5)
+    axes.set_yticks(places, names, parse_math=False, fontsize=8.5)
+    axes.tick_params(length=0, colors=ink())
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if texts is not None:
+        for (z, i), value in np.ndenumerate(matrix):
+            colour = on(image.to_rgba(value))
+            axes.text(i, z, texts(value), ha="center", va="center", fontsize=size, color=colour)
+    return axes, image
+
+
+def at_most(explanation: Any, most: int) -> Any:
+    """The explanation; of more than `most` instances those at even distances."""
+    total = len(explanation)
+    if total <= most:
+        return explanation
+    return explanation[np.linspace(0, total - 1, most).astype(int)]
+
+
+def many_dots(N: int, size: int) -> dict[str, Any]:
+    """How N dots are drawn; size: square points of each where there are 61 to 1,000."""
+    size = 26 if N <= 60 else size if N <= 1_000 else 7
+    return {"s": size, "linewidths": 0, "alpha": 0.9, "zorder": 3, "rasterized": N > 500}
+
+
+def ends_of(numbers: np.ndarray) -> tuple[float, float]:
+    """The 5th and the 95th percentile; all numbers if these are equal, as for a rare flag."""
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size == 0:
+        return 0.0, 0.0
+    low, high = np.percentile(finite, [5, 95])
+    return (low, high) if low < high else (float(finite.min()), float(finite.max()))
 
 
 def legend(ax: Axes, title: str | None = None) -> None:
-    """What the colours are, to the right of the axes."""
+    """Explains the colours, to the right of the axes."""
     drawn = ax.legend(
         loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5, title=title
     )

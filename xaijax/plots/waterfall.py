@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
+from xaijax.core.typing import Frame
 from xaijax.plots import style
-from xaijax.plots.names import with_entries
+from xaijax.plots.style import with_entries
 from xaijax.results.explanation import Explanation
-from xaijax.results.profiles import as_text
-from xaijax.results.wording import named
+from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.profiles import as_text, profiles_of
+from xaijax.results.summary import ranking
+from xaijax.results.wording import axis, named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,19 +43,15 @@ def waterfall(
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
             `output`.
-        ax: matplotlib `Axes` to draw on. None makes a figure.
+        {ax}
         instance: position or name of the instance. Needed if there are several.
-        max_display: int, at least 1. Players shown one by one.
-        output: name or position of one output. Needed with K outputs.
+        {max_display}
+        {output}
 
-    Returns:
-        The `Axes`.
-
-    Raises:
-        InputError, InputTypeError: an argument that is not accepted; several instances and none
-            chosen; a private copy, which has no base value; unary influences, indices of Deegan and
-            Packel and effects of an AEC, which are no steps towards a sum.
-        ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
+    {axes}
+        InputError: several instances and none chosen; a private copy, which has no base value;
+            unary influences, indices of Deegan and Packel and effects of an AEC, which are no
+            steps towards a sum.
 
     Example:
         >>> import matplotlib
@@ -96,22 +96,12 @@ def waterfall(
     colours = [style.UP if step > 0 else style.DOWN for step in steps]
     axes.barh(rows, steps, left=starts, height=0.62, color=colours, zorder=3)
     axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
-    known = np.isfinite(widths) & (widths > 0)
-    if known.any():
-        axes.errorbar(
-            ends[known],
-            rows[known],
-            xerr=widths[known],
-            fmt="none",
-            ecolor=style.ink(),
-            elinewidth=1,
-            capsize=2.5,
-            zorder=4,
-        )
+    style.whiskers(axes, ends, rows, np.where(widths > 0, widths, np.nan), zorder=4)
     reach = np.nan_to_num(widths)
     # The numbers stand past the interval.
     far = np.where(steps >= 0, ends + reach, ends - reach)
-    _step_texts(axes, steps, far)
+    for row, step in enumerate(steps):
+        style.beside(axes, far[row], row, style.signed(step), 5 if step >= 0 else -5)
     xlabel = f"base value + {style.value_name(one)}s"
     xlabel += style.intervals(one, None if half is None else half[0, shown])
     style.dress(axes, names, xlabel, style.title_of_one(one), None)
@@ -123,13 +113,8 @@ def waterfall(
         text = f"{style.signed(rest)}, not to scale"
         style.beyond_scale(axes, start, len(steps), text, start < float(np.mean(axes.get_xlim())))
     _mark(axes, start, (-0.6, len(names) + 0.35), len(names) - 0.1, below)
-    _mark(
-        axes,
-        float(ends[0]),
-        (-1.3, len(names) - 0.4),
-        -0.9,
-        f"base value + all values = {style.number(ends[0], 4)}",
-    )
+    above = f"base value + all values = {style.number(ends[0], 4)}"
+    _mark(axes, float(ends[0]), (-1.3, len(names) - 0.4), -0.9, above)
     return axes
 
 
@@ -169,20 +154,6 @@ def entry_of(value: Any) -> str:
     return str(value) if isinstance(value, bool | np.bool_) else as_text(value)
 
 
-def _step_texts(ax: Axes, steps: np.ndarray, far: np.ndarray) -> None:
-    for row, step in enumerate(steps):
-        ax.annotate(
-            style.signed(step),
-            (far[row], row),
-            xytext=(5 if step >= 0 else -5, 0),
-            textcoords="offset points",
-            ha="left" if step >= 0 else "right",
-            va="center",
-            fontsize=8.5,
-            color=style.ink(),
-        )
-
-
 def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray, rows: int) -> None:
     """Room for all points, and on either side for the numbers that stick out there."""
     low, high = points.min(), points.max()
@@ -199,13 +170,242 @@ def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) 
     left, right = ax.get_xlim()
     to_the_right = x < (left + right) / 2
     ax.plot([x, x], span, color=style.GREY, linewidth=0.9, linestyle="--", zorder=1)
-    ax.annotate(
-        text,
-        (x, row),
-        xytext=(4 if to_the_right else -4, 0),
-        textcoords="offset points",
-        ha="left" if to_the_right else "right",
-        va="center",
-        fontsize=9,
-        color=style.ink(),
+    style.beside(ax, x, row, text, 4 if to_the_right else -4, size=9)
+
+
+NAME = 24  # characters of a name: two columns of names share the width
+LEAST = 1e-9  # of the largest |value|: smaller ones have no part of the bar
+
+
+@public
+def force(
+    explanation: Explanation,
+    ax: Axes | None = None,
+    *,
+    instance: int | str | None = None,
+    max_display: int = 8,
+    output: int | str | None = None,
+) -> Axes:
+    """One bar for one instance: orange parts end, and blue parts begin, at base value plus values.
+
+    That is the model's answer where the values add up to it, as Shapley values do. An orange
+    part raises it by its length, a blue one lowers it. The largest parts touch there. The
+    `max_display` players of the largest |value| have a part each, with name and entry below it.
+    The others that raise, and those that lower, make a grey part at either end; where it is
+    longer than the longest part, it is cut, and its number says so. A line marks the base value
+    where the bar reaches that far. The axis says how wide the widest 95 % interval of sampled
+    values is.
+
+    Args:
+        explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
+            `output`.
+        {ax}
+        instance: position or name of the instance. Needed if there are several.
+        {max_display}
+        {output}
+
+    {axes}
+        InputError: several instances and none chosen; values that are no steps towards a sum, or
+            are all 0.
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> explanation = xj.Explanation(np.array([[3.0, -1.0]]), np.array([0.5]))
+        >>> axes = xj.plots.force(explanation)
+        >>> [(float(part.get_x()), float(part.get_width())) for part in axes.patches]
+        [(-0.5, 3.0), (2.5, 1.0)]
+    """
+    style.check(explanation, max_display)
+    refuse_no_sum(explanation)
+    explanation = style.one_output(explanation, output, "force")
+    one = chosen_instance(explanation, instance, "force")
+    values, base = one.values[0], float(one.base_values[0])
+    answer = base + float(values.sum())
+    largest = np.abs(values).max()
+    if largest == 0:
+        raise InputError("explanation: all values of the instance are 0; there is no bar to draw.")
+    shown, others = style.split(np.abs(values), max_display)
+    shown = np.array([j for j in shown if abs(values[j]) > LEAST * largest])
+    data = one.player_data()
+    names = with_entries(
+        [one.feature_names[j] for j in shown],
+        [[None if (own := data[j]) is None else entry_of(own[0])] for j in shown],
+        " = ",
+        NAME,
     )
+    rows = max(int((values[shown] > 0).sum()), int((values[shown] < 0).sum())) + 1
+    axes = style.new_axes(ax, rows, width=11.0)
+    ends = [answer, answer]
+    for side, sign in enumerate((-1, 1)):  # to the left what raises, to the right what lowers
+        mine = [place for place, j in enumerate(shown) if values[j] * sign < 0]
+        parts = [(abs(values[shown[place]]), names[place]) for place in mine]
+        rest = np.abs(values[others][values[others] * sign < 0])
+        ends[side] = _side(axes, answer, sign, parts, rest, largest)
+    width = ends[1] - ends[0]
+    axes.set_xlim(ends[0] - 0.02 * width, ends[1] + 0.02 * width)
+    _mark_answer(axes, answer, f"base value + all values = {style.number(answer, 4)}", -1.25, -0.4)
+    inside = ends[0] <= base <= ends[1]
+    if inside and abs(base - answer) > 1e-3 * width:
+        axes.plot([base, base], [-0.4, 0.4], color="#ffffff", linewidth=1.2, linestyle=":")
+    note = " (dotted)" if inside else ""
+    start = style.number(base, 4)
+    xlabel = f"orange raises, blue lowers: {style.value_name(one)}s; base value {start}{note}"
+    xlabel += style.widest(one)
+    style.dress(axes, [], xlabel, style.title_of_one(one))
+    axes.grid(visible=False)
+    axes.set_ylim(rows + 0.6, -1.7)
+    return axes
+
+
+def _side(
+    ax: Axes, answer: float, sign: int, parts: list[tuple[float, str]], rest: Any, largest: float
+) -> float:
+    """Draw one side's parts, the largest at the answer; returns where the bar ends."""
+    colour = style.UP if sign < 0 else style.DOWN
+    at, middles = answer, []
+    for length, _ in parts:
+        ax.barh(
+            [0], [length], left=[min(at, at + sign * length)], height=0.8, color=colour,
+            edgecolor=style.ground(), linewidth=1,
+        )  # fmt: skip
+        middles.append(at + sign * length / 2)
+        at += sign * length
+    labels = [f"{text}  {style.signed(-sign * length)}" for length, text in parts]
+    if len(rest):
+        drawn, whole = min(float(rest.sum()), largest), float(rest.sum())
+        ax.barh(
+            [0], [drawn], left=[min(at, at + sign * drawn)], height=0.8, color=style.GREY,
+            edgecolor=style.ground(), linewidth=1, hatch=None if drawn == whole else "////",
+        )  # fmt: skip
+        middles.append(at + sign * drawn / 2)
+        cut = "" if drawn == whole else ", not to scale"
+        count = "1 other" if len(rest) == 1 else f"{len(rest)} others"
+        labels.append(f"{count}  {style.signed(-sign * whole)}{cut}")
+        at += sign * drawn
+    # From the outermost part down: its line ends before the texts of the parts further in.
+    for row, (x, label) in enumerate(zip(middles[::-1], labels[::-1], strict=True), start=1):
+        ax.plot([x, x], [0.4, row], color=style.GREY, linewidth=0.8, zorder=1)
+        style.beside(ax, x, row, label, 4 * sign)
+    return at
+
+
+def _mark_answer(ax: Axes, x: float, text: str, top: float, bottom: float) -> None:
+    left, right = ax.get_xlim()
+    ax.plot([x, x], [top + 0.3, bottom], color=style.ink(), linewidth=1)
+    share = (x - left) / (right - left)
+    side = "left" if share < 0.25 else "right" if share > 0.75 else "center"
+    ax.text(x, top, text, ha=side, va="center", fontsize=9, color=style.ink())
+
+
+LINE = 44  # characters of name and entries of two people beyond which the entries stand below
+
+
+@public
+def profile(
+    explanation: Explanation | PrivateExplanation,
+    ax: Axes | None = None,
+    *,
+    profile: Frame | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    max_display: int = 14,
+) -> Axes:
+    """One signed bar per player, beside the person's data; two people side by side.
+
+    A person is an instance. Players come from the largest |value| of either person down. The sum of
+    those that are not shown stands below as a number, outside of the scale; where a sum means
+    nothing (unary influences, indices of Deegan and Packel), only how many they are is told. If
+    standard errors are known, the players that are shown one by one have 95 % intervals.
+
+    Args:
+        explanation: `Explanation` of one or two instances with one output, values [1, P] or [2, P];
+            or its private copy.
+        {ax}
+        profile: what to write as the people's data: a frame, or a list of dicts, with one row per
+            person and columns named like players; or one dict. A player without a column there, and
+            with None every player, shows `explanation.data`.
+        {max_display}
+
+    {axes}
+
+    Example:
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> values = np.array([[1.0, -2.0]])
+        >>> explanation = xj.Explanation(values, np.zeros(1), feature_names=("age", "size"))
+        >>> axes = xj.plots.profile(explanation, profile=[{"age": 20, "size": "small"}])
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['size: small', 'age: 20']
+    """
+    style.check(explanation, max_display, private=True)
+    explanation = style.lone_output(explanation, "a profile is of one")
+    N = len(explanation)
+    if N > 2:
+        raise InputError(
+            f"explanation: a profile is of one person or two, got {N:,} instances. Choose them, "
+            "explanation[[3, 8]]."
+        )
+    texts = profiles_of(explanation, profile)
+    size = np.abs(explanation.values).max(axis=0)
+    shown, others = style.split(size, max_display)
+    values = explanation.values[:, shown]
+    half = style.half_widths(explanation)
+    names = with_entries(
+        [explanation.feature_names[j] for j in shown],
+        [[person[j] for person in texts] for j in shown],
+        ": ",
+        line=None if N == 1 else LINE,
+    )
+    summed = len(others) > 0 and style.named(explanation.kind).steps
+    if summed:
+        names.append(style.others_name(others))
+    axes = style.new_axes(ax, len(names) * (1 if N == 1 else 1.5), style.width_for(names, 8.2))
+    place = np.arange(len(shown))
+    height = 0.68 if N == 1 else 0.36
+    for n in range(N):
+        at = place if N == 1 else place + (n - 0.5) * height
+        colours: Any = style.PEOPLE[n]
+        if N == 1:
+            colours = [style.UP if v >= 0 else style.DOWN for v in values[0]]
+        axes.barh(at, values[n], height=height, color=colours, label=_person(explanation, n))
+        if half is not None:
+            style.whiskers(axes, values[n], at, half[n, shown])
+    if summed:
+        middle = float(np.mean(axes.get_xlim()))
+        for n, total in enumerate(explanation.values[:, others].sum(axis=1)):
+            row = len(shown) + (0 if N == 1 else (n - 0.5) * 1.2 * height)
+            colour = style.GREY if N == 1 else style.PEOPLE[n]
+            text = f"{style.signed(total)}, not to scale"
+            style.beyond_scale(axes, 0.0, row, text, 0 < middle, colour)
+    axes.axvline(0, color=style.ink(), linewidth=0.8)
+    kind = style.value_name(explanation)
+    note = style.intervals(explanation, None if half is None else half[:, shown])
+    title = style.title_of_one(explanation) if N == 1 else style.title_of(explanation)
+    left_out = "" if summed else style.not_shown(others)
+    style.dress(axes, names, f"{kind}{axis(explanation)}{note}{left_out}", title, None)
+    if N == 2:
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8.5
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        if title is not None:  # above the legend
+            told = axes.get_title(loc="left")
+            axes.set_title(
+                told, loc="left", pad=30, fontsize=10.5, color=style.ink(), parse_math=False
+            )
+    return axes
+
+
+def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
+    names, own = explanation.instance_names, style.output_of_each(explanation)
+    person = style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
+    return f"{person} (output: {style.elide(own[n])})" if own else person
+
+
+def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:
+    """The places of the players with the largest |value| of either person."""
+    return ranking(np.abs(explanation.values).max(axis=0))[:count]

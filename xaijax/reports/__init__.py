@@ -10,7 +10,5 @@ Reading order:
     comparison     what changed between two explanations
     rules          the rules of Anchors
     report         one page for any Explanation
-    instances      the instances of a page one at a time
-    about          the head of a page: model, date, background, and what a value means
-    page           the templates beside these files, filled and written; tables, pictures
+    page           what pages share: templates, heads, tables, pictures, single instances
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,10 +15,9 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.core.typing import Model
 from xaijax.plots import style
-from xaijax.plots.correlation import NAMED, NUMBERED, correlation, named_each
+from xaijax.plots.heatmap import NAMED, NUMBERED, correlation, named_each
 from xaijax.reports import page
-from xaijax.reports.about import about, model_name
-from xaijax.reports.page import cell
+from xaijax.reports.page import about, cell, model_name
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import how_sure, mean_abs, ranking
 
@@ -103,14 +103,8 @@ def collinearity_report(
             made. None: "not named".
         title: the page's title, a text. None: one that says what the page shows.
 
-    Returns:
-        The path.
-
-    Raises:
-        InputError: the two have different columns, or several outputs; a rate out of range; no
-            such folder.
-        InputTypeError: an argument of another type.
-        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    {page}
+        InputError: the two have different columns, or several outputs; a rate is out of range.
 
     Example:
         >>> import tempfile
@@ -221,8 +215,6 @@ def _content(
 def _heatmap(effects: Explanation) -> dict[str, Any]:
     F = len(effects.provenance["columns"])
     size = 3.4 + 0.42 * min(F, NAMED), 2.2 + 0.36 * min(F, NAMED)
-    figure = page.new_figure(size)
-    correlation(effects, figure.add_subplot())
     caption = (
         "Correlation of each column with each other: AEC works with the slopes behind these "
         "numbers."
@@ -232,7 +224,9 @@ def _heatmap(effects: Explanation) -> dict[str, Any]:
         caption += "." if F <= NAMED else f", and all names but every {_ordinal(named_each(F))}."
         caption += " xaijax.AEC has the numbers in correlation_."
     alt = f"heatmap of the correlations of {checks.count(F, 'column')}"
-    return page.picture("How the columns correlate", figure, alt, caption)
+    return page.picture(
+        "How the columns correlate", size, partial(correlation, effects), caption, alt
+    )
 
 
 def _ordinal(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ import numpy as np
 from xaijax.core.errors import InputTypeError
 from xaijax.core.public import public
 from xaijax.core.typing import Model
-from xaijax.plots.compare import compare as picture
+from xaijax.plots.convergence import compare
 from xaijax.plots.style import figure_size
 from xaijax.reports import page
-from xaijax.reports.about import lines, model_name
-from xaijax.reports.page import cell
+from xaijax.reports.page import cell, lines, model_name
 from xaijax.results.asked import meaning
 from xaijax.results.comparison import Comparison, Part, changes_of, moved_of
 from xaijax.results.summary import ranking
@@ -45,13 +45,7 @@ def comparison_report(
         model: what was explained, for the head of the page: a name, or what `as_model` made.
         title: the page's title, a text. None: one that says what the page shows.
 
-    Returns:
-        The path.
-
-    Raises:
-        InputError: no such folder, or the path of a folder.
-        InputTypeError: an argument of another type.
-        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    {page}
 
     Example:
         >>> import tempfile
@@ -89,11 +83,11 @@ def _content(one: Comparison, model: str | None) -> dict[str, Any]:
     output = None if names is None else -1
     pictures = []
     for of, what in (("size", "mean |value|"), ("value", "mean value")):
-        figure = page.new_figure(figure_size(min(SHOWN, len(one.feature_names))))
-        picture(one, figure.add_subplot(), max_display=SHOWN, of=of, output=output)
+        size = figure_size(min(SHOWN, len(one.feature_names)))
+        draw = partial(compare, one, max_display=SHOWN, of=of, output=output)
         caption = f"Shifts of the {what}. Grey: 0 is inside of the interval."
-        title = f"Shift of the {what}"
-        pictures.append(page.picture(title, figure, f"compare plot: {caption}", caption))
+        alt = f"compare plot: {caption}"
+        pictures.append(page.picture(f"Shift of the {what}", size, draw, caption, alt))
     of = "" if model is None else f" of {model}"
     value = f"{meaning(one.kind, {})}. A shift is the second less the first"
     return {

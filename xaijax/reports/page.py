@@ -6,16 +6,26 @@ import base64
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.facts import fact_rows
 from xaijax.core.optional import require
+from xaijax.core.typing import Model
+from xaijax.plots import style
+from xaijax.results import wording
+from xaijax.results.asked import background, meaning
+from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.summary import ranking
+from xaijax.results.wording import named
 
 DPI = 160
 MOST = 10_000  # rows of a table: beyond it a browser takes long
@@ -110,20 +120,116 @@ def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any
     return found
 
 
-def new_figure(size: tuple[float, float]) -> Any:
-    """A figure of its own, unknown to pyplot: a notebook must not show it a second time."""
-    made = require("matplotlib.figure", "xaijax[plots]").Figure
-    return made(figsize=size, layout="constrained")
+def picture(
+    title: str, size: tuple[float, float], draw: Callable[[Any], Any], caption: str, alt: str = ""
+) -> dict[str, Any]:
+    """A figure that `draw` draws on axes, with its title and caption; alt: the text in its place.
 
-
-def picture(title: str, figure: Any, alt: str, caption: str) -> dict[str, Any]:
-    """A figure with its title, the text in its place, and what stands below."""
-    width = round(min(float(figure.get_size_inches()[0]), 10.0) * 96)
-    return {"title": title, "alt": alt, "caption": caption, "width": width, "png": png(figure)}
-
-
-def png(figure: Any) -> str:
-    """The figure as base64 text of a PNG."""
-    stored = io.BytesIO()
+    pyplot does not know the figure: a notebook must not show it a second time.
+    """
+    figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
+    figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
+    draw(figure.add_subplot())
     figure.savefig(stored, format="png", dpi=DPI)
-    return base64.b64encode(stored.getvalue()).decode("ascii")
+    png = base64.b64encode(stored.getvalue()).decode("ascii")
+    fields = {"title": title, "alt": alt, "caption": caption, "png": png}
+    return {**fields, "width": round(min(size[0], 10.0) * 96)}
+
+
+def model_name(model: Model | str | None) -> str | None:
+    """The name to write; None: an explanation holds no model, and none was said.
+
+    Raises:
+        InputTypeError: neither a text nor what `as_model` made.
+    """
+    name = getattr(model, "name", None) if hasattr(model, "probe") else model
+    if name is not None and not isinstance(name, str):
+        raise InputTypeError(
+            f"model: got {type(model).__name__}; pass its name as a text, what xaijax.as_model "
+            "returned, or None."
+        )
+    return name
+
+
+def lines(
+    model: str | None, asked: str, value: str, rows: str = "Background", what: str = "A value"
+) -> list[tuple[str, str]]:
+    """Names and texts; asked: of the background, "" where it is not known."""
+    return [
+        ("Model", model or "not named"),
+        ("Page written", today()),
+        (rows, asked or "not known"),
+        (what, value),
+    ]
+
+
+def about(explanation: Explanation, model: str | None) -> list[tuple[str, str]]:
+    """The head of a page about an explanation, by the facts of its provenance."""
+    facts, kind = explanation.provenance, explanation.kind
+    if facts.get("method") == "QII" and "pool_rows" in facts:
+        told = wording.words(explanation)[-1]
+        return lines(model, wording.changed(facts, kind), told, "What was changed")
+    return lines(model, background(facts), meaning(kind, facts))
+
+
+MOST_INSTANCES, PLAYERS = 500, 20  # instances of a page, and players of each
+
+
+def checked(instances: Any) -> int:
+    """How many of the instances stand on the page one at a time."""
+    found = checks.whole_number(instances, "instances", least=0)
+    return min(found, MOST_INSTANCES)
+
+
+def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | None:
+    """What the template takes; None where there is nothing to choose from."""
+    if not each:
+        return None
+    left = N - len(each)
+    note = f"The first {len(each):,} of {N:,}; {left:,} are left out of this page." if left else ""
+    return {"title": title, "each": each, "note": note}
+
+
+def of_explanation(one: Explanation, most: int) -> dict[str, Any] | None:
+    """The values [N, P] of the first instances, the largest of each."""
+    if len(one) == 1:  # the table above it has the same
+        return None
+    half = style.half_widths(one)
+    shown = range(min(len(one), most))
+    each = [_instance(one, n, None if half is None else half[n]) for n in shown]
+    return section("One instance at a time", each, len(one))
+
+
+def name_of(names: tuple[str, ...] | None, n: int) -> str:
+    """The place of an instance, with its name where it has one."""
+    return f"instance {n:,}" + ("" if names is None else f": {names[n]}")
+
+
+def _instance(one: Explanation, n: int, half: np.ndarray | None) -> dict[str, Any]:
+    values = one.values[n]
+    order = ranking(np.abs(values))
+    if one.present is not None:
+        order = order[one.present[n][order]]
+    places, left = order[:PLAYERS], order[PLAYERS:]
+    heads = [cell("player"), cell("value", True)]
+    if half is not None:
+        heads.append(cell("±, 95 %", True))
+    rows = []
+    for j in places:
+        row = [cell(one.feature_names[j], head=True), cell(f"{values[j]:+.4g}", True)]
+        if half is not None:
+            row.append(cell("unknown" if np.isnan(half[j]) else f"{half[j]:.2g}", True))
+        rows.append(row)
+    adds = named(one.kind).efficient
+    note = ""
+    if len(left):
+        of_them = f", together {values[left].sum():+.4g}" if adds else ""
+        note = f"And {len(left):,} smaller ones{of_them}."
+    base, total = one.base_values[n], values.sum()
+    said = f"Base value {base:.4g}"
+    if adds and len(one.feature_names) == one.provenance.get("players"):
+        said += f"; with all values {base + total:.4g}"
+    title = name_of(one.instance_names, n)
+    if own := style.output_of_each(one):
+        title += f", output {own[n]}"
+    return {**table(title, heads, rows, note=note, kind=""), "said": f"{said}.", "card": ""}

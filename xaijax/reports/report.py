@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.core.typing import Model
-from xaijax.plots import bar, beeswarm, network, pairs, sets, style, waterfall
+from xaijax.plots import bar, beeswarm, network, pairs, style, waterfall
 from xaijax.plots import interactions as heatmap
-from xaijax.reports import instances as one_by_one
+from xaijax.plots.interactions import name_of, of_pairs
 from xaijax.reports import page
-from xaijax.reports.about import about, model_name
-from xaijax.reports.page import cell
+from xaijax.reports.page import about, cell, model_name
 from xaijax.results.asked import counted_outputs
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
@@ -64,15 +64,10 @@ def report(
             the values of; 0: none. At most 500 are shown, and the page says how many are left out.
         title: the page's title, a text. None: one that says what the page shows.
 
-    Returns:
-        The path.
-
-    Raises:
-        InputError: interactions that differ from the explanation in players, output, instances,
-            data, background, model or another fact that both know, or that have no pairs; nothing
-            to draw, values that are not finite, an AEC's effects, or no such folder.
-        InputTypeError: an argument of another type.
-        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    {page}
+        InputError: interactions without pairs, or that differ from the explanation in players,
+            output, instances, data, background, model or another recorded fact; nothing to draw,
+            values that are not finite, or the effects of an AEC.
 
     Example:
         >>> import tempfile
@@ -97,7 +92,7 @@ def report(
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
             "of values. Say xaijax.collinearity_report(aec, shapley, path)."
         )
-    name, most = model_name(model), one_by_one.checked(instances)
+    name, most = model_name(model), page.checked(instances)
     content = _content(explanation, name, most) | heading
     if interactions is not None:
         content["pictures"] += list(_pairs(explanation, interactions))
@@ -111,9 +106,9 @@ def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, 
             f"interactions: got {type(found).__name__}; pass xaijax Interactions, as "
             "explainer.interactions(X) gives them."
         )
-    one = sets.of_pairs(of_the_same(explanation, found), 1, None, "report")
+    one = of_pairs(of_the_same(explanation, found), 1, None, "report")
     output = output_of(one)
-    what = f"{sets.name_of(one)} (index {one.index!r}), order {one.order}"
+    what = f"{name_of(one)} (index {one.index!r}), order {one.order}"
     what += "" if output is None else f", output {output}"
     several = len(one) > 1
     mean = f", the mean over {len(one):,} instances" if several else ""
@@ -124,9 +119,8 @@ def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, 
         (network, "Who acts with whom", f"{what}{mean}: orange above 0, blue below.", 12),
         (pairs, "The largest pairs", f"{what}; sets of two players or more.", joined),
     ):
-        figure = page.new_figure(style.figure_size(size, 6.6))
-        draw(one, figure.add_subplot())
-        yield page.picture(title, figure, f"{draw.__name__} plot: {caption}", caption)
+        alt = f"{draw.__name__} plot: {caption}"
+        yield page.picture(title, style.figure_size(size, 6.6), partial(draw, one), caption, alt)
 
 
 def _content(explanation: Explanation, model: str | None, instances: int) -> dict[str, Any]:
@@ -148,7 +142,7 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
         "about": about(one, model),
         "output_note": output_note,
         "players": _players(one),
-        "instances": one_by_one.of_explanation(one, instances),
+        "instances": page.of_explanation(one, instances),
         "pictures": _pictures(explanation, one),
         "facts": page.facts((("The run", explanation.stats), ("How it was made", facts))),
     }
@@ -171,14 +165,10 @@ def _players(one: Explanation) -> dict[str, Any]:
     if one.std_errors is not None:
         heads.append(cell("mean standard error", True))
         columns.append(one.std_errors.mean(axis=0))
-    rows = [
-        [
-            cell(f"{place:,}", True),
-            cell(one.feature_names[j], head=True),
-            *(cell(_number(column[j]), True) for column in columns),
-        ]
-        for place, j in enumerate(ranking(size), 1)
-    ]
+    rows = []
+    for place, j in enumerate(ranking(size), 1):
+        numbers = [cell(_number(column[j]), True) for column in columns]
+        rows.append([cell(f"{place:,}", True), cell(one.feature_names[j], head=True), *numbers])
     return page.table("Players by mean absolute value", heads, rows)
 
 
@@ -191,18 +181,13 @@ def _pictures(explanation: Explanation, one: Explanation) -> list[dict[str, Any]
     name = "the first instance"
     if first.instance_names is not None:
         name += f" ({first.instance_names[0]})"
-    several = explanation.output_names is not None
+    every = "" if explanation.output_names is None else ", for all outputs"
     dots = "One dot per instance; to the right: the player raises the output."
     if explanation.provenance.get("method") == "QII":
         dots = f"One dot per instance. {to_the_right(one)}"
     pictures = [
         _picture(beeswarm, one, "Every instance", dots),
-        _picture(
-            bar,
-            explanation,
-            "Mean size",
-            "The mean of |value| over the instances" + (", for all outputs." if several else "."),
-        ),
+        _picture(bar, explanation, "Mean size", f"The mean of |value| over the instances{every}."),
     ]
     if named(first.kind).steps:
         steps = f"From the base value, player by player, for {name}."
@@ -215,6 +200,5 @@ def _picture(
 ) -> dict[str, Any]:
     rows = min(explanation.shape[1], ROWS[draw] + 1)
     size = style.figure_size(rows + (draw is waterfall), 7.8)
-    figure = page.new_figure(size)
-    draw(explanation, figure.add_subplot(), max_display=ROWS[draw])
-    return page.picture(title, figure, f"{draw.__name__} plot: {caption}", caption)
+    drawn = partial(draw, explanation, max_display=ROWS[draw])
+    return page.picture(title, size, drawn, caption, f"{draw.__name__} plot: {caption}")

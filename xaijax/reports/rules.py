@@ -11,9 +11,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Model
 from xaijax.reports import page
-from xaijax.reports.about import lines, model_name
-from xaijax.reports.instances import checked, name_of, section
-from xaijax.reports.page import cell
+from xaijax.reports.page import cell, checked, lines, model_name, name_of, section
 from xaijax.results.rule_html import floor, percent, rule_html
 from xaijax.results.rules import Rule, Rules, refuse_types
 
@@ -48,13 +46,8 @@ def rules_report(
             none. At most 500 are shown, and the page says how many are left out.
         title: the page's title, a text. None: one that says what the page shows.
 
-    Returns:
-        The path.
-
-    Raises:
-        InputError: no rules, a negative number of instances, no such folder, or the path of one.
-        InputTypeError: an argument of another type.
-        ImportError: jinja2 is not installed (`pip install "xaijax[plots]"`).
+    {page}
+        InputError: no rules, or a negative number of instances.
 
     Example:
         >>> import tempfile
@@ -107,22 +100,12 @@ def _distinct(rules: Rules) -> dict[str, Any]:
     for same in sorted(found.values(), key=len, reverse=True):
         one = min(same, key=lambda rule: rule.precision)  # of several tests of a rule the worst
         bounds = [rule.precision_lower for rule in same if rule.precision_lower is not None]
-        coverage = one.coverage
-        rows.append(
-            [
-                cell(" AND ".join(one.rule) or "TRUE", head=True),
-                cell(one.predicted),
-                cell(f"{len(same):,}", True),
-                cell(percent(one.precision), True),
-                cell(floor(min(bounds)) if bounds else _unbounded(one), True),
-                cell("unknown" if coverage is None else percent(coverage), True),
-                cell("; ".join(one.remarks)),
-            ]
-        )
+        # In place of a bound: an exact precision needs none.
+        least = "exact" if one.std_error is None else "unknown"
+        least = floor(min(bounds)) if bounds else least
+        covered = "unknown" if one.coverage is None else percent(one.coverage)
+        numbers = (f"{len(same):,}", percent(one.precision), least, covered)
+        row = [cell(" AND ".join(one.rule) or "TRUE", head=True), cell(one.predicted)]
+        rows.append([*row, *(cell(each, True) for each in numbers), cell("; ".join(one.remarks))])
     note = "Of a rule of several instances the smallest precision and bound stand here."
     return page.table("The different rules", heads, rows, note=note)
-
-
-def _unbounded(rule: Rule) -> str:
-    """In place of a bound: an exact precision needs none."""
-    return "exact" if rule.std_error is None else "unknown"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Frame, Model
 from xaijax.plots import style
-from xaijax.plots.profile import largest, profile
+from xaijax.plots.waterfall import largest, profile
 from xaijax.reports import page
-from xaijax.reports.about import about, model_name
-from xaijax.reports.page import cell
+from xaijax.reports.page import about, cell, model_name
 from xaijax.results import wording
 from xaijax.results.explanation import Explanation
 from xaijax.results.profiles import profiles_of
@@ -54,13 +54,8 @@ def transparency_report(
             named", since an explanation holds no model.
         title: the page's title, a text. None: one that says what the page shows.
 
-    Returns:
-        The path.
-
-    Raises:
-        InputError: not an explanation by `QII`, not one or two people, or no such folder.
-        InputTypeError: an argument of another type.
-        ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).
+    {page}
+        InputError: not an explanation by `QII`, or not one or two people.
 
     Example:
         >>> import tempfile
@@ -201,7 +196,7 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
 
 def _picture(explanation: Explanation, given: Any) -> dict[str, Any]:
     rows = min(explanation.shape[1], 15) * (1 if len(explanation) == 1 else 1.5)
-    figure = page.new_figure(style.figure_size(rows, 8.2))
-    profile(explanation, figure.add_subplot(), profile=given)
-    caption = wording.to_the_right(explanation)
-    return page.picture("Profile and influences", figure, "bars of influence by input", caption)
+    draw = partial(profile, explanation, profile=given)
+    caption, size = wording.to_the_right(explanation), style.figure_size(rows, 8.2)
+    alt = "bars of influence by input"
+    return page.picture("Profile and influences", size, draw, caption, alt)
