@@ -38,9 +38,8 @@ from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
 from xaijax.models.model import Model
 from xaijax.players.players import Players
-from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.own_table import OwnTable
-from xaijax.tables.table import FloatTable, Table
+from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,

@@ -15,8 +15,8 @@ from xaijax.core.errors import InputError
 from xaijax.games.measure.replacement import Baseline, Replacement
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.coded_table import CodedTable
 from xaijax.tables.own_table import OwnTable
+from xaijax.tables.table import CodedTable
 
 
 def stand_ins_of(background: Any) -> Callable[[Any], Any] | None:
