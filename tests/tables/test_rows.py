@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from xaijax.tables import rows as module
-from xaijax.tables.given_rows import GivenRows
-from xaijax.tables.rows import rows_of
+from xaijax.tables.rows import GivenRows, rows_of
 from xaijax.tables.table import MappedRows
 
 NUMBERS = np.array([[1.5, 0.0, 4.0], [2.5, 1.0, 5.0], [3.5, 2.0, 6.0]])
@@ -58,7 +57,7 @@ def test_rows_of_any_kind(given):
         same(rows.copy(), NUMBERS)
         assert rows.copy() is not given
         same(rows.stacked([given, given]), np.concatenate([NUMBERS, NUMBERS]))
-        same(rows.beside(np.arange(3.0)[:, None], ["d"]), np.column_stack([NUMBERS, range(3)]))
+        same(rows.beside({"d": np.arange(3.0)}), np.column_stack([NUMBERS, range(3)]))
         same(rows.summary("median", "rows", False), NUMBERS[1:2])
         blank = rows.missing("rows")
         assert np.isnan(rows_of(blank).matrix().astype(float)).all()
@@ -126,7 +125,7 @@ def test_pandas_keeps_index_dtypes_and_labels():
     pd.testing.assert_frame_equal(rows.stacked([frame, frame]), pd.concat([frame, frame]))
     assert rows.column(0).dtype == np.int8 and rows.column(1).dtype == object
     np.testing.assert_array_equal(rows.column(2), [2.5, 3.5])
-    wide = rows_of(rows.columns_at([0])).beside(np.zeros((2, 1)), ["g.0"])
+    wide = rows_of(rows.columns_at([0])).beside({"g.0": np.zeros(2)})
     assert wide.index.tolist() == ["p", "q"] and list(wide.columns) == [0, "g.0"]
     frame.iloc[0, 0] = None
     np.testing.assert_array_equal(rows.column(0), [np.nan, 2.0])
@@ -144,7 +143,7 @@ def test_polars_keeps_dtypes():
 
 
 def test_a_further_kind_is_one_class(monkeypatch):
-    class OfDicts(module.ArrayRows):
+    class OfDicts(module.GivenRows):
         kind = "dict"
 
         @classmethod

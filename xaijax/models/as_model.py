@@ -33,8 +33,8 @@ from xaijax.models.structure.split import Split
 from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Centre
 from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
-from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.rows import rows_of
+from xaijax.tables.table import Untranslatable
 
 
 @public

@@ -40,7 +40,7 @@ from xaijax.models.identity.identity import identity, mark
 from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.translated import COMPARED, Comparison, Made
-from xaijax.tables.coded_table import CodedTable
+from xaijax.tables.table import CodedTable
 from xaijax_kernels.structures.base import Structure
 
 _KEEP: Any = object()

@@ -24,9 +24,8 @@ from xaijax.results.freeze import (
 )
 from xaijax.results.player_data import frozen_rows, take_rows
 from xaijax.results.selection import Selection, resolve, take
-from xaijax.tables.pandas_rows import joined_index, labels_of_rows
 from xaijax.tables.plain_frames import is_index
-from xaijax.tables.rows import rows_of
+from xaijax.tables.rows import joined_index, labels_of_rows, rows_of
 
 # Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be of outputs.
 PER_PLAYER = frozenset({"pool_std_errors"})

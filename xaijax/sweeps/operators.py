@@ -24,7 +24,7 @@ from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
 from xaijax.sweeps.task import Opened, Recipe
-from xaijax.tables.frames import frame_of_columns, widened
+from xaijax.tables.frames import frame_of_columns
 from xaijax.tables.rows import rows_of
 
 FRAMES = "a frame (pandas or polars), or an iterator of frames"
@@ -144,7 +144,7 @@ class Batches:
         labels = list(map(str, given.labels))
         self._refuse_twice(labels)
         columns = dict(zip(labels, given.columns(), strict=True))
-        return widened(frame, self._values(self._read(columns), columns))
+        return given.beside(self._values(self._read(columns), columns))
 
     def _refuse_twice(self, names: Sequence[str]) -> None:
         twice = [name for name, times in Counter(names).items() if times > 1]

@@ -5,17 +5,11 @@ Reading order:
     own_table       `OwnTable`: rows of which each has its own players, or its own baseline
     frame_table     `FrameTable`: frames of mixed types, for host models
     tree_table      `TreeTable`: rows in several arrays, as codes in a line
-    coded_table     `CodedTable`: rows of a translated estimator, as numbers for JAX
-    table           `Table`: what the engine asks of rows; arrays as floats or as words of bits
+    table           `Table`: what the engine asks of rows; arrays as floats, bits or numbers
     same_memory     whether two things that were passed are the same rows in memory
-    frames          frames that a person gave, checked: names, numbers, copies
+    frames          frames and series that the user gave, checked: names, numbers, copies
     arrow_columns   what columns of files become, whatever part of them is read
     plain_frames    frames as arrays and plain values, and back, for files
-    series          a series on its own: a row, a target, a mask
-    rows            `rows_of`: rows of any kind behind one set of members; arrays
-    tree_rows       rows in several arrays
+    rows            `rows_of`: rows of any kind behind one set of members
     tree            `Layout`: how such a row is made of leaves
-    pandas_rows     pandas frames
-    polars_rows     polars frames
-    given_rows      `GivenRows`: what is asked of rows of any kind; what frames share
 """

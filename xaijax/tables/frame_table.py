@@ -14,9 +14,14 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import copied_frame, frame_labels, same_labels
+from xaijax.tables.frames import (
+    copied_frame,
+    frame_labels,
+    frame_of_columns,
+    refuse_series,
+    same_labels,
+)
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import refuse_series
 from xaijax.tables.table import one_nan
 
 
@@ -82,24 +87,17 @@ class FrameTable:
 
     def decode(self, codes: np.ndarray) -> Any:
         """A frame with the original column labels, order and dtypes."""
-        taken = {}
-        for j, label in enumerate(self.columns):
-            level = self.levels[j]
-            taken[label] = (
-                level.array.take(codes[:, j])
-                if self.kind == "pandas"
-                else level.gather(codes[:, j])
-            )
-        if self.kind == "pandas":
-            import pandas as pd  # noqa: PLC0415
+        levels = dict(zip(self.columns, self.levels, strict=True))
+        if self.kind == "polars":
+            gathered = {one: levels[one].gather(codes[:, j]) for j, one in enumerate(levels)}
+            return frame_of_columns(self.kind, gathered)
+        import pandas as pd  # noqa: PLC0415
 
-            for label, level in zip(self.columns, self.levels, strict=True):
-                if level.dtype == object:  # else a frame would make dates of objects that are
-                    taken[label] = pd.Series(taken[label], dtype=object, copy=False)
-            return pd.DataFrame(taken, columns=self.columns, copy=False)
-        import polars as pl  # noqa: PLC0415
-
-        return pl.DataFrame(taken)
+        taken = {one: levels[one].array.take(codes[:, j]) for j, one in enumerate(levels)}
+        for label, level in levels.items():
+            if level.dtype == object:  # else a frame would make dates of objects that are
+                taken[label] = pd.Series(taken[label], dtype=object, copy=False)
+        return pd.DataFrame(taken, columns=self.columns, copy=False)
 
     asked = decode
 

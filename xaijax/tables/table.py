@@ -1,13 +1,16 @@
 """Tables: rows of any kind as code matrices, made of which the engine builds hybrids.
 
 A hybrid takes each column from one row or another, so it can be made of codes that stand for the
-values, and is turned back only at the model's door. Three kinds, one for each way rows come:
+values, and is turned back only at the model's door. Each way rows come has its kind:
 
 - `FloatTable`: arrays for JAX models; the code of a value is the value itself. A whole number of
   more digits than a code has is two codes.
 - `WordTable`: arrays for host models; the codes are the value's bits, so any dtype comes through.
 - `FrameTable` (`frame_table.py`): data frames for host models; a code is a place in a list of
   the column's distinct values.
+- `CodedTable`: rows of an estimator that JAX runs, each column as a number. Rows are read and kept
+  as the estimator itself takes them, by the table of host models, and become numbers where they are
+  encoded. So the estimator can answer in place of JAX at any time.
 
 Letters: M rows, F columns, C code columns.
 """
@@ -22,9 +25,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import frame_numbers
+from xaijax.tables.frames import frame_numbers, refuse_series
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import refuse_series
 
 
 class Table(Protocol):
@@ -401,3 +403,47 @@ class WordTable:
 
 def _flat(rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(len(rows), -1))
+
+
+class Untranslatable(Exception):
+    """Why an estimator, or rows for it, cannot go to JAX."""
+
+
+class RowReader(Protocol):
+    """What makes numbers of rows; `models/translations/columns.Reader`."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+    def codes(self, rows: Any, argument: str = "X") -> Any: ...
+
+
+class CodedTable:
+    """Arrays or frames for an estimator translated to JAX; the code of a number is the number."""
+
+    codes_per_column = 1
+
+    def __init__(self, host: Table, reader: RowReader) -> None:
+        self.host = host  # reads the rows, and is what the estimator itself is asked by
+        self.shape, self.feature_names = host.shape, host.feature_names
+        self._reader = reader
+
+    def read(
+        self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
+    ) -> Any:
+        """X as the estimator takes it, checked and copied."""
+        return self.host.read(X, name, allow_nan, owner)
+
+    def encode(self, rows: Any) -> tuple[CodedTable, Any]:
+        """Numbers [M, F]; raises Untranslatable where they do not fit the dtype."""
+        return self, self._reader.codes(rows, "X or background")
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """The numbers as they are."""
+        return codes
+
+    asked = decode
+
+
+def read_by(table: Table) -> Table:
+    """What reads rows for this table: the table of the host, where they are then made numbers."""
+    return table.host if isinstance(table, CodedTable) else table

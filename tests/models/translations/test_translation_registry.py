@@ -156,7 +156,6 @@ def test_labels_are_compared_where_labels_are_explained(monkeypatch):
     np.testing.assert_array_equal(influences.values, wanted)
 
 
-
 def test_rows_that_do_not_fit_float32_go_to_the_host():
     fitted = LinearRegression().fit(X, Y)
     for rows, reason in (

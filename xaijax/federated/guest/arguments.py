@@ -15,9 +15,8 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.guest.policy import Policy, check_columns, check_part
 from xaijax.federated.split.parts import LONGEST, columns_by_name, feature_names_of
-from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.frames import frame_labels, is_labelled, same_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled
 
 SECRET = 32  # bytes, at least
 

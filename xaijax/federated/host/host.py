@@ -37,9 +37,8 @@ from xaijax.models import as_model
 from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
-from xaijax.tables.frames import frame_labels
+from xaijax.tables.frames import entries_at, frame_labels, is_labelled
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import entries_at, is_labelled
 from xaijax.tables.tree import is_tree
 
 BATCH = 256
@@ -388,7 +387,7 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
         raise InputError(
             f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
         )
-    return own.beside(answers, labels)
+    return own.beside(dict(zip(labels, answers.T, strict=True)))
 
 
 def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:

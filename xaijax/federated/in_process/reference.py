@@ -17,9 +17,8 @@ from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.measure.replacement import Baseline
-from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.frames import frame_labels, is_labelled, same_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled
 from xaijax.tables.tree import is_tree
 
 WORDS = ("median", "na")

@@ -37,9 +37,8 @@ from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import Probe
 from xaijax.models.model import Model
 from xaijax.players.players import Players
-from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.own_table import OwnTable
-from xaijax.tables.table import FloatTable, Table
+from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.tiles import (

@@ -21,13 +21,17 @@ from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.coded_table import CodedTable, Untranslatable
 from xaijax.tables.frame_table import FrameTable
-from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.frames import (
+    frame_labels,
+    is_labelled,
+    refuse_series,
+    row_of_numbers,
+    same_labels,
+)
 from xaijax.tables.own_table import OwnTable
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled, refuse_series, row_of_numbers
-from xaijax.tables.table import FloatTable, Table, WordTable, dtype_of
+from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable, WordTable, dtype_of
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
 

@@ -24,9 +24,8 @@ from xaijax.core.errors import InputError
 from xaijax.games.measure.replacement import Baseline, agreement_codes
 from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.coded_table import read_by
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import FloatTable, Table
+from xaijax.tables.table import FloatTable, Table, read_by
 
 
 @dataclass(frozen=True)

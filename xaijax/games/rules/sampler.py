@@ -26,10 +26,9 @@ from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls
 from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.coded_table import read_by
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
-from xaijax.tables.table import FloatTable
+from xaijax.tables.table import FloatTable, read_by
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
 

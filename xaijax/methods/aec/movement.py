@@ -15,9 +15,8 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public, public_class
 from xaijax.core.typing import ArrayLike, Rows
-from xaijax.tables.frames import frame_labels
+from xaijax.tables.frames import frame_labels, series_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import series_labels
 from xaijax_kernels.collinearity.effects import ranking
 
 FILL = "Fill it or drop the rows first."

@@ -14,9 +14,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import frame_labels, frame_numbers, same_labels
+from xaijax.tables.frames import entries, frame_labels, frame_numbers, same_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import entries
 
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
 LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few

@@ -11,8 +11,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.coverage import reaching
+from xaijax.tables.frames import is_labelled, row_like
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import is_labelled, row_like
 
 DEFAULTS = {"delta": 0.1, "epsilon": 0.15, "stop_epsilon": 0.05}
 

@@ -48,10 +48,9 @@ from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, column_finder, column_labels
 from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
-from xaijax.tables.coded_table import CodedTable, read_by
+from xaijax.tables.frames import aligned
 from xaijax.tables.rows import rows_of
-from xaijax.tables.series import aligned
-from xaijax.tables.table import Table, kept_rows
+from xaijax.tables.table import CodedTable, Table, kept_rows, read_by
 
 # Pools of a `Baseline`, in the words of the repr.
 ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}

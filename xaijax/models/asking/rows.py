@@ -13,10 +13,9 @@ from xaijax.core.errors import InputError
 from xaijax.core.forks import before_jax
 from xaijax.models.asking.leaves import coded_rows
 from xaijax.models.base.trace import DTYPES
-from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows, dtype_of, read_array
+from xaijax.tables.table import MappedRows, Untranslatable, dtype_of, read_array
 from xaijax.tables.tree import is_tree
 
 if TYPE_CHECKING:

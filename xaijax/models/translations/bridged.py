@@ -38,6 +38,7 @@ class Bridged:
     reason: str | None = None
     centred: None = None
     done: bool = True
+    labels_done: bool = True
     decided: bool = True
 
     def refuse_changed(self) -> None:

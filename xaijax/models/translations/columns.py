@@ -18,9 +18,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows, one_nan
+from xaijax.tables.table import MappedRows, Untranslatable, one_nan
 
 Map = Callable[[np.ndarray], np.ndarray]
 UNKNOWN = -1  # the code of a value that no encoder knows

@@ -16,7 +16,7 @@ from xaijax.core.public import public, public_class
 from xaijax.models.base.options import check_flag
 from xaijax.models.identity.patched import of_sklearn
 from xaijax.models.translations.columns import Centre, Columns, Source
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 
 Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
 

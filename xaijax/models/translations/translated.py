@@ -24,9 +24,9 @@ from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.columns import Centre, Reader
 from xaijax.models.translations.registry import Head, Translation, translated
-from xaijax.tables.coded_table import Untranslatable
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import hash_of_numbers
+from xaijax.tables.table import Untranslatable
 
 # A background is asked about by many explainers, and the estimator's own answers to it may take
 # longer than an explanation.

@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.players.predicates import Predicate
 from xaijax.results.files.untrusted_zip import Unfit, schema_of
-from xaijax.tables.pandas_rows import labels_of_levels
+from xaijax.tables.rows import labels_of_levels
 
 FORMAT = "xaijax.Rules"
 SCHEMA = 1

@@ -20,7 +20,7 @@ from xaijax.models.translations.registry import (
     translates,
     translation,
 )
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 
 
 @translates("Pipeline", mixed=True)

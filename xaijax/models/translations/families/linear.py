@@ -10,7 +10,7 @@ import numpy as np
 from xaijax.models.translations.columns import Columns
 from xaijax.models.translations.families.heads import logistic, place, then, two
 from xaijax.models.translations.registry import Translation, translates
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 
 
 def _product(

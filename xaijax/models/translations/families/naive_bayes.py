@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.models.translations.columns import Columns
 from xaijax.models.translations.families.heads import place, then
 from xaijax.models.translations.registry import Head, Translation, translates
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 
 
 def _of(params: Any, joint: Head) -> Translation:

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.models.translations.columns import Columns, dense
 from xaijax.models.translations.families.heads import place, then
 from xaijax.models.translations.registry import Head, Translation, translates
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 from xaijax_kernels.neighbours import nearest
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.models.translations.columns import MISSING, Columns, key_of
 from xaijax.models.translations.registry import Translation, translates
-from xaijax.tables.coded_table import Untranslatable
+from xaijax.tables.table import Untranslatable
 
 
 @translates("StandardScaler", mixed=True)
