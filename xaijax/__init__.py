@@ -64,7 +64,7 @@ from xaijax.core.errors import XaiError as XaiError
 from xaijax.core.errors import XaiWarning as XaiWarning
 from xaijax.core.version import __version__ as __version__
 from xaijax.federated.in_process.explainer import FederatedExplainer as FederatedExplainer
-from xaijax.games.measure.replacement import Baseline as Baseline
+from xaijax.games.measure.replacement.baseline import Baseline as Baseline
 from xaijax.methods.aec.movement import MovementSteps as MovementSteps
 from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
 from xaijax.methods.amortized.explainer import AmortizedExplainer as AmortizedExplainer

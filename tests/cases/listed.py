@@ -9,9 +9,9 @@ import numpy as np
 
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
-from xaijax.games.game import Game
 from xaijax.games.measure.quantity import quantity_of
-from xaijax.games.measure.replacement import replacement_of
+from xaijax.games.measure.replacement.rows import replacement_of
+from xaijax.games.run import GameRun
 from xaijax.players.players import players_from
 
 
@@ -23,13 +23,13 @@ def game_of(
     weights: Any = None,
     link: Any = "identity",
     **options: Any,
-) -> Game:
+) -> GameRun:
     """The game of the instances X, ready to be asked for lists of coalitions."""
     replacement = replacement_of(model, donors, weights)
     table = replacement.table
     players = players_from(players, table.feature_names, table.shape)
     evaluator = Evaluator(model, replacement, players, limits_of(**options))
-    return Game(evaluator, table.read(X, "X", model.allow_nan), quantity_of(link))
+    return GameRun(evaluator, table.read(X, "X", model.allow_nan), quantity_of(link))
 
 
 def coalitions_of(P: int, C: int, seed: int = 5) -> np.ndarray:

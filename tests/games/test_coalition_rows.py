@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from listed import (
 )
 
 import xaijax as xj
+from xaijax.games import ask
 
 C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of two
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -43,9 +45,9 @@ def test_rows_calls_and_dispatches(backend, kind):
 
     model = xj.as_model(f, backend="host") if backend == "host" else xj.as_model(traced)
     game = game_of(model, X, donors, tile=512, batch_size=1024, devices=1)
-    assert game.outputs == 1  # probed
+    assert game.probe().outputs == 1  # probed
     calls.clear()
-    game.values(coalitions_of(P, C))
+    ask.values(game, coalitions_of(P, C))
     plan = planned_rows(differing_players(X, donors), C)
     assert game.count.distinct == plan.sum()
     plain = plan == C * len(donors)
@@ -76,9 +78,9 @@ def test_the_quotient_is_used_from_a_quarter_fewer_rows_on():
             return X.sum(axis=1)
 
         game = game_of(xj.as_model(f, backend="host"), X, donors)
-        assert game.outputs == 1
+        assert game.probe().outputs == 1
         seen.clear()
-        values = game.values(masks)
+        values = ask.values(game, masks)
         assert game.count.distinct == sum(seen) == rows
         np.testing.assert_allclose(values[0, :, 0], oracle(f, X, donors, masks)[0], atol=1e-14)
 
@@ -88,7 +90,7 @@ def test_a_random_model_is_asked_anew_for_hybrids_that_agree():
     model = xj.as_model(lambda X: rng.random(len(X)), backend="host", deterministic=False)
     X, donors = agreeing(40)
     game = game_of(model, X, donors)
-    values = game.values(coalitions_of(40, C))
+    values = ask.values(game, coalitions_of(40, C))
     assert game.count.distinct == 4 * 4 * C
     # 592 means of four uniform numbers: no two are equal but with chance 592^2 2^-50.
     assert len(np.unique(values)) == values.size
@@ -116,7 +118,7 @@ def test_an_answer_that_is_not_finite_is_named(backend, kind):
     masks[1] = False  # the probe's rows hold f(x) itself, which must be finite
     model_rows = "X row 0 with background row 2 and the players \\['x3', "
     with pytest.raises(xj.ModelOutputError, match=model_rows) as raised:
-        game.values(masks, np.array([0]))
+        ask.values(game, masks, np.array([0]))
     assert "x35" in str(raised.value)
 
 
@@ -131,9 +133,8 @@ def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     masks = coalitions_of(40, C) | (np.arange(40) == 0)
     game, well = game_of(model, X, donors), game_of(model, X, X)
     assert well.outputs == 1
-    game.evaluator.probed, game.evaluator.is_probed = (
-        well.probed,
-        True,
-    )  # the probe would meet the donor
-    assert np.isfinite(game.values(masks)).all()
+    game.evaluator.engine = dataclasses.replace(  # the probe would meet the donor
+        well.engine, replacement=game.engine.replacement
+    )
+    assert np.isfinite(ask.values(game, masks)).all()
     assert game.count.padded > 0

@@ -13,8 +13,8 @@ import xaijax as xj
 from xaijax.core.checks import MINUTE_OF_A_CORE
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.permutation import Permutation
-from xaijax.games.asking import long_runs
-from xaijax.games.asking.long_runs import MOST_HOST_ROWS
+from xaijax.games.asking import refuse as long_runs
+from xaijax.games.asking.refuse import MOST_HOST_ROWS
 from xaijax.methods.anchors import search as anchors
 from xaijax.players.index import named
 from xaijax_kernels.engine.operations import operations
@@ -124,7 +124,7 @@ def test_no_word_of_sixteen_million_rows_of_a_small_network():
 
 @pytest.mark.slow
 def test_a_closed_form_is_not_told_of_since_it_asks_nothing(monkeypatch):
-    from xaijax.games.asking import long_runs  # noqa: PLC0415
+    from xaijax.games.asking import refuse as long_runs  # noqa: PLC0415
 
     monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)
     rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -168,16 +168,17 @@ def test_operations_are_those_of_the_definition():
 
 def _game(model, rows):
     explainer = xj.Explainer(model, rows)
-    from xaijax.games.game import Game  # noqa: PLC0415
 
-    read = explainer._evaluator.setting.replacement.table.read(rows, "X", False)
-    return Game(explainer._evaluator, read, explainer.quantity)
+    from xaijax.games.run import GameRun  # noqa: PLC0415
+
+    read = explainer._evaluator.engine.replacement.table.read(rows, "X", False)
+    return GameRun(explainer._evaluator, read, explainer.quantity)
 
 
 def _why(game, rows):
-    from xaijax.games.asking.long_runs import why_long  # noqa: PLC0415
+    from xaijax.games.asking.refuse import why_long  # noqa: PLC0415
 
-    return why_long(game.ask, rows)
+    return why_long(game, rows)
 
 
 def test_the_numbers_of_the_documentation():
@@ -280,7 +281,7 @@ def test_a_stopping_rule_makes_any_number_of_samples_a_limit():
 
 @pytest.mark.slow
 def test_long_draws_replicates_and_searches_are_told_of(monkeypatch):
-    from xaijax.games.asking import long_runs  # noqa: PLC0415
+    from xaijax.games.asking import refuse as long_runs  # noqa: PLC0415
     from xaijax.methods.aec import bootstrap  # noqa: PLC0415
 
     monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
 from xaijax.models import Model, as_model, output_names_for
-from xaijax.results.player_data import player_columns
+from xaijax.results.shared_fields import player_columns
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 4)).astype(np.float32)

@@ -238,13 +238,13 @@ def test_a_constant_pool_and_players_of_several_columns():
 def test_every_row_is_asked_where_it_stands(backend, monkeypatch):
     """The layout follows from sizes alone: also where all rows are alike nothing is left out."""
     places = []
-    asked = _plain.Questions.rows_asked
+    asked = _plain.GameRun.rows_asked
 
     def spy(self, here, instance, donor, coalition, masks, scored=True):
         places.append([one.tolist() for one in (here, instance, donor, coalition)])
         return asked(self, here, instance, donor, coalition, masks, scored)
 
-    monkeypatch.setattr(_plain.Questions, "rows_asked", spy)
+    monkeypatch.setattr(_plain.GameRun, "rows_asked", spy)
     model = kept(decide, backend, output="label", classes=[0, 1])
     seen = []
     for data in (D, np.zeros_like(D), RNG.permutation(D)):

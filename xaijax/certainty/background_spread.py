@@ -16,7 +16,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Rows
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.background import BackgroundSpread
 from xaijax.tables.rows import rows_of

@@ -16,10 +16,12 @@ from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
+from xaijax.games import ask
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.game import Game
-from xaijax.games.measure.replacement import replacement_of, with_own
+from xaijax.games.measure.replacement.per_instance import with_own
+from xaijax.games.measure.replacement.rows import replacement_of
 from xaijax.games.measure.score import chosen_column, read_outputs
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.fingerprint import functions_of
 from xaijax.models.model import Model
@@ -239,7 +241,7 @@ def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs
     held = rows_of(X).take(np.repeat(np.arange(N), K)) if K > 1 else X
     game = _game(explainer, held, _ranked(explainer, values), outputs)
     first = np.arange(P) < np.arange(P + 1)[:, None]  # [P + 1, P]: the first s are kept
-    asked = game.values(np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
+    asked = ask.values(game, np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
     each = asked.reshape(N, K, 2 * P, K)
     own = np.stack([each[:, k, :, k] for k in range(K)], axis=2)  # [N, 2 P, K]
     insertion, rest = own[:, : P + 1], own[:, P + 1 :]
@@ -258,7 +260,7 @@ def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
     return np.where(owner < 0, -1, np.take_along_axis(rank, np.maximum(owner, 0), axis=1))
 
 
-def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> Game:
+def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> GameRun:
     """The explainer's question of these rows, each with players of its own."""
     background, weights, *_, limits = explainer._given
     asked = cast(Model, explainer.model)
@@ -267,12 +269,12 @@ def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -
     parts = with_own(asked, donors, own, explainer._of_each)
     score = None if outputs is None else chosen_column()
     evaluator = Evaluator(asked, *parts, limits, score=score, offsets=outputs is None)
-    rows = evaluator.setting.replacement.table.read(X, "X", asked.allow_nan)
+    rows = evaluator.engine.replacement.table.read(X, "X", asked.allow_nan)
     chosen = None
     if outputs is not None:
         names = getattr(asked, "output_names", None)
         chosen = read_outputs(outputs, len(rows_of(X)), explainer.model.classes, names)
-    return Game(evaluator, rows, explainer.quantity, own=chosen)
+    return GameRun(evaluator, rows, explainer.quantity, own=chosen)
 
 
 def attributions(given: Any) -> dict[str, Any]:

@@ -19,9 +19,10 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.typing import Outputs
-from xaijax.estimators.driver import METHODS, default_budget, sampled
-from xaijax.games.game import Game, Survey
-from xaijax.methods.explainer.choice import Choice, choose
+from xaijax.estimators.driver import METHODS, sampled
+from xaijax.games.ask import Survey
+from xaijax.games.run import GameRun
+from xaijax.methods.explainer.choice import Choice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import Answer, explanation, with_one_base
 from xaijax.players.index import Index, named
@@ -68,7 +69,7 @@ def truth_of(
     )
 
 
-def _choice(game: Game, survey: Survey, index: Index, budget: int | None) -> Choice:
+def _choice(game: GameRun, survey: Survey, index: Index, budget: int | None) -> Choice:
     """Exact where "auto" would be; the rest goes to `SAMPLER`, by a run's share of the budget."""
     found = choose(game, survey, "auto", index, budget)
     if found.sampler is None:
@@ -84,11 +85,11 @@ def _choice(game: Game, survey: Survey, index: Index, budget: int | None) -> Cho
 
 
 def _answer(
-    explainer: Explainer, game: Game, choice: Choice, index: Index, seeds: Sequence[int]
+    explainer: Explainer, game: GameRun, choice: Choice, index: Index, seeds: Sequence[int]
 ) -> Answer:
     """All instances: enumerated once, or sampled once with each seed."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    exact = Answer.of_exact(explainer._enumerated(game, own)) if len(own) else None
+    exact = Answer.of_exact(explainer.exact.estimate(game, own)) if len(own) else None
     if choice.sampler is None or not len(others):
         assert exact is not None
         return with_one_base(game, choice, exact)

@@ -24,7 +24,9 @@ from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
 from xaijax.estimators.race import RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
-from xaijax.games.game import Game, Planned, listed, walked
+from xaijax.games import ask
+from xaijax.games.ask import Planned, plan_listed, plan_walked
+from xaijax.games.run import GameRun
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
@@ -96,13 +98,8 @@ class Sampled:
         self.met[at], self.span[at] = ended.met, np.maximum(self.span[at], ended.span)
 
 
-def default_budget(P: int) -> int:
-    """Coalitions of an instance when no budget is given: shap's number, and at least 4 P."""
-    return max(2 * P + 2048, 4 * P)
-
-
 def refuse_undrawable(
-    game: Game,
+    game: GameRun,
     method: str,
     index: Index | InteractionIndex,
     budget: int,
@@ -113,7 +110,7 @@ def refuse_undrawable(
 
     K: outputs, one at least; given: False if nobody chose the budget.
     """
-    memory, P = game.setting.max_memory, game.P
+    memory, P = game.engine.max_memory, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
         other = ""
@@ -129,7 +126,7 @@ def refuse_undrawable(
 
 
 def sampled(
-    game: Game,
+    game: GameRun,
     rows: np.ndarray,
     method: str,
     index: Index | InteractionIndex,
@@ -142,7 +139,7 @@ def sampled(
     rule: an instance stops at the first checkpoint at which it is met. The checkpoints double the
     number of pairs, or go half the way there, and do not depend on the data.
     """
-    K = game.outputs
+    K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
     own = SAMPLERS[method]
     drawn = _Drawn(game, own, index, budget, seed, rule.checks if rule else 0)
@@ -155,16 +152,16 @@ def sampled(
     return out
 
 
-def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
+def _together(game: GameRun, method: str, index: Index | InteractionIndex, budget: int) -> int:
     """How many instances are asked, and then worked at, together."""
-    K = game.outputs
-    fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
+    K = game.probe().outputs
+    fit = game.engine.max_memory // 8 // (24 * K * (budget + 2))
     work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
     return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
 
 def plan_sampled(
-    game: Game,
+    game: GameRun,
     rows: np.ndarray,
     method: str,
     index: Index,
@@ -173,16 +170,16 @@ def plan_sampled(
     planned: Planned,
 ) -> None:
     """Adds what `sampled` asks for the instances `rows` [n] if none stops early."""
-    K = game.outputs
+    K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
     drawn = _Drawn(game, METHODS[method], index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
     for i in range(0, len(rows), together):
         if drawn.walks:
-            walked(game, len(state.orders), rows[i : i + together], planned)
+            plan_walked(game, len(state.orders), rows[i : i + together], planned)
         else:
-            listed(game, len(new) + 2, rows[i : i + together], planned)
+            plan_listed(game, len(new) + 2, rows[i : i + together], planned)
 
 
 class _Drawn:
@@ -190,7 +187,7 @@ class _Drawn:
 
     def __init__(
         self,
-        game: Game,
+        game: GameRun,
         method: Estimator,
         index: Index | InteractionIndex,
         budget: int,
@@ -206,7 +203,7 @@ class _Drawn:
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
         self.orders = method.scans_orders(index)
-        self.walks = self.orders and game.walks
+        self.walks = self.orders and game.may_walk()
         self._state = method.init(game.P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
 
@@ -223,22 +220,22 @@ class _Drawn:
             yield *self._kept[i], i == len(self.stops) - 1
 
 
-def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> None:
+def _fill(out: Sampled, game: GameRun, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> None:
     """Writes the results of as many instances as fit the memory with their coalitions' values."""
-    n, K = len(rows), game.outputs
+    n, K = len(rows), game.probe().outputs
     left = np.arange(n)  # instances that go on
-    moves = game.moves(rows)
+    moves = ask.moving(game, rows)
     values = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
     for number, (state, new, last) in enumerate(drawn, start=1):
         first = values.shape[1] == 0
         if drawn.walks:
-            walked = game.walk(state.orders[pairs:], rows[left])
+            walked = ask.walk(game, state.orders[pairs:], rows[left])
             if first:
                 out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
             asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
         else:
-            asked = game.values(_Listed(drawn.method, state, new, game.P, first), rows[left])
+            asked = ask.values(game, _Listed(drawn.method, state, new, game.P, first), rows[left])
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
         values = asked if first else np.concatenate([values, asked], axis=1)
@@ -296,12 +293,12 @@ def _estimates(
     return method.estimates(state, table, pairs)
 
 
-def resolution_of(game: Game, base: np.ndarray, span: np.ndarray) -> np.ndarray:
+def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarray:
     """The largest differences of values that rounding of answers may make, float64 [n].
 
     `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
     """
-    double = game.evaluator.probed.findings.answer_dtype == "float64"
+    double = game.evaluator.engine.findings.answer_dtype == "float64"
     eps = np.finfo(np.float64 if double else np.float32).eps
     return ROUNDINGS * float(eps) * (np.abs(base).max(axis=1) + span)
 

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games.game import Game
+from xaijax.games import ask
+from xaijax.games.ask import Planned
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.players.index import Index
 from xaijax_kernels.games.interactions import count, of_tables
 from xaijax_kernels.games.semivalues import semivalue
 
@@ -33,54 +37,72 @@ class Estimate(NamedTuple):
     fitted: bool = False  # whether each base is fitted, as an intercept is, not a mean of answers
 
 
-def _noise_errors(game: Game, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:
+def _noise_errors(game: GameRun, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:
     """Standard errors if the model is declared random, like values; else None.
 
     Every corner is one independent answer with the standard deviation that the probe found. With
     weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares()`, the sum of the squared
     weights of all corners in a value; [P], or [M] of sets.
     """
-    noise = game.probed.findings.noise
+    noise = game.engine.findings.noise
     if noise is None:
         return None
-    donors = float((game.setting.replacement.weights**2).sum())
+    donors = float((game.engine.replacement.weights**2).sum())
     errors = np.sqrt(squares() * donors)[:, None] * noise
     return np.broadcast_to(errors, (N, *errors.shape)).copy()
 
 
-def exact(game: Game, p: np.ndarray, rows: np.ndarray) -> Estimate:
-    """The semivalue with weights p [P] (of one single set of each size) of the instances `rows`."""
-    if game.quantity.linear:
-        totals = game.index(Weights.semivalue(p), rows)
+@dataclass(frozen=True)
+class Exact:
+    """The semivalue with weights p [P], of one single set of each size: what an explainer asks for
+    instances that it enumerates.
+    """
+
+    p: np.ndarray
+    index: Index
+    name = "exact"
+    efficient = True  # base value plus Shapley values is f(x) but for rounding
+
+    def in_closed_form(self, game: GameRun) -> bool:
+        """Whether the values come from full rows alone; probes the model."""
+        return ask.in_closed_form(game, Weights.semivalue(self.p))
+
+    def plan(self, game: GameRun, rows: np.ndarray, planned: Planned) -> None:
+        """Add what `estimate` asks for the instances `rows` [n]."""
+        if game.quantity.linear:
+            ask.plan_semivalues(game, Weights.semivalue(self.p), rows, planned)
+        else:
+            ask.plan_tables(game, rows, planned)
+
+    def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
+        """The values of the instances `rows` [n]."""
+        p = self.p
+        if not game.quantity.linear:
+            return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
+        totals = ask.semivalues(game, Weights.semivalue(p), rows)
         errors = _noise_errors(game, lambda: _squares(p), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
-    return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
 
 
-def exact_sets(game: Game, of: OfSets, rows: np.ndarray) -> Estimate:
+def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
     """Interactions of the instances `rows`; values [n, M, K] of sets of 1 to `of.order` players.
 
     They come in closed form if there is one, else by pairs (`by_pairs`), else by full tables.
     """
-    if not by_pairs(game, of)[rows].all() and not in_closed_form(game, of):
-        if game.probed.findings.noise is not None:
+    if not by_pairs(game, of)[rows].all() and not ask.in_closed_form(game, Weights(of)):
+        if game.engine.findings.noise is not None:
             raise InputError(
                 f"order={of.order}: sets of so many players go by full tables, which do not tell "
                 "the noise of a random model (deterministic=False). Lower order=."
             )
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
-    totals = game.index(Weights(of), rows)
+    totals = ask.semivalues(game, Weights(of), rows)
     errors = _noise_errors(game, lambda: _squares_of(of, game.P), len(rows))
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
 
-def in_closed_form(game: Game, of: OfSets) -> bool:
-    """Whether all interactions come from full rows alone, whatever differs; probes the model."""
-    return game.quantity.linear and not game.ways(Weights(of))[0].asks_hybrids
-
-
-def by_pairs(game: Game, of: OfSets) -> np.ndarray:
+def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
     """Whether an instance's interactions may be summed pair by pair, bool [N]: the quantity is
     linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX. The game was
     surveyed.
@@ -111,13 +133,13 @@ def _squares_of(of: OfSets, P: int) -> np.ndarray:
 
 
 def by_tables(
-    game: Game,
+    game: GameRun,
     rows: np.ndarray,
     read: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> Estimate:
     """What `read` makes of full tables [n, 2^P, K]: values [n, P, K] and base values [n, K]."""
     values, base, full, span = [], [], [], []
-    for table in game.tables(rows):
+    for table in ask.tables(game, rows):
         span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
         for parts, part in zip((values, base), read(table), strict=True):
             parts.append(part)

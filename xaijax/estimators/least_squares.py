@@ -11,26 +11,23 @@ Letters: N instances, P players, K outputs, E the end weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.estimators.exact import Estimate, by_tables
-from xaijax.games.game import Game
+from xaijax.estimators.exact import Estimate, Exact, by_tables
+from xaijax.games.ask import Planned, plan_tables
+from xaijax.games.run import GameRun
 from xaijax_kernels.games.semivalues import semivalue
 
 
-def least_squares(
-    game: Game,
-    p: np.ndarray,
-    rows: np.ndarray,
-    end_weight: float,
-    null: Sequence[int] = (),
-) -> Estimate:
-    """Coefficients of the regression for the instances `rows`; its intercept is the base value.
+@dataclass(frozen=True)
+class LeastSquares(Exact):
+    """The estimator of `FederatedExplainer` that solves the authors' regression on the full table.
 
-    p: Shapley's weights of the game's players. null: places, among all P players, of those that
-    the game leaves out since they change nothing; the table of all P repeats that of the game.
+    p: Shapley's weights of the game's players. end_weight: E. null: places, among all P players, of
+    those that the game leaves out since they change nothing; the table of all P repeats that of the
+    game.
 
     The normal equations are symmetric in the players, so that they come apart. With
     u = v - v(empty), T = u(all) and w_s = (P - 1) / (C(P, s) s (P - s)):
@@ -42,30 +39,47 @@ def least_squares(
       z = sum_S w u, t = sum_S w |S| u / P, a = sum_S w |S| / P, g = sum_S w |S|^2 / P^2, over
       sizes 1..P-1 (and sum_S w = 2 a). Their difference gives m.
     """
-    D, P = len(null), game.P + len(null)
-    by_size = np.zeros(P + 1)
-    for s in range(1, P):
-        by_size[s] = (P - 1) / (math.comb(P, s) * s * (P - s))
-    count = np.array([math.comb(P, s) for s in range(P + 1)], float)
-    shares = np.arange(P + 1) / P
-    a = math.fsum((count * by_size * shares).tolist())
-    g = math.fsum((count * by_size * shares**2).tolist())
-    # A set of the game stands for C(D, r) sets with r null players more.
-    size = np.bitwise_count(np.arange(1 << game.P, dtype=np.uint64)).astype(np.int64)
-    more = [(math.comb(D, r), size + r) for r in range(D + 1)]
-    weight = np.sum([times * by_size[s] for times, s in more], axis=0)
-    shared = np.sum([times * (by_size * shares)[s] for times, s in more], axis=0)
-    busy = [i for i in range(P) if i not in set(null)]
 
-    def read(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        u = table - table[:, :1]
-        T = u[:, -1]  # [n, K]
-        z = np.einsum("s,nsk->nk", weight, u)
-        t = np.einsum("s,nsk->nk", shared, u)
-        m = (2 * t - z + (a - 2 * g) * T) / (end_weight + 2 * g - a)
-        b = (t - g * T - (end_weight + g) * m) / (end_weight + a)
-        values = np.zeros((len(table), P, table.shape[2]))
-        values[:, busy] = semivalue(table, p)
-        return values + m[:, None] / P, table[:, 0] + b
+    end_weight: float
+    null: tuple[int, ...] = ()
+    name = "wls"
+    efficient = False  # a regression's residual is no rounding
 
-    return by_tables(game, rows, read)._replace(fitted=True)
+    def in_closed_form(self, game: GameRun) -> bool:
+        """Never: the regression reads the whole table."""
+        return False
+
+    def plan(self, game: GameRun, rows: np.ndarray, planned: Planned) -> None:
+        """Add what `estimate` asks for the instances `rows` [n]."""
+        plan_tables(game, rows, planned)
+
+    def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
+        """Coefficients of the regression for the instances `rows`; the base is its intercept."""
+        null, end_weight, p = self.null, self.end_weight, self.p
+        D, P = len(null), game.P + len(null)
+        by_size = np.zeros(P + 1)
+        for s in range(1, P):
+            by_size[s] = (P - 1) / (math.comb(P, s) * s * (P - s))
+        count = np.array([math.comb(P, s) for s in range(P + 1)], float)
+        shares = np.arange(P + 1) / P
+        a = math.fsum((count * by_size * shares).tolist())
+        g = math.fsum((count * by_size * shares**2).tolist())
+        # A set of the game stands for C(D, r) sets with r null players more.
+        size = np.bitwise_count(np.arange(1 << game.P, dtype=np.uint64)).astype(np.int64)
+        more = [(math.comb(D, r), size + r) for r in range(D + 1)]
+        weight = np.sum([times * by_size[s] for times, s in more], axis=0)
+        shared = np.sum([times * (by_size * shares)[s] for times, s in more], axis=0)
+        busy = [i for i in range(P) if i not in set(null)]
+
+        def read(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            u = table - table[:, :1]
+            T = u[:, -1]  # [n, K]
+            z = np.einsum("s,nsk->nk", weight, u)
+            t = np.einsum("s,nsk->nk", shared, u)
+            m = (2 * t - z + (a - 2 * g) * T) / (end_weight + 2 * g - a)
+            b = (t - g * T - (end_weight + g) * m) / (end_weight + a)
+            values = np.zeros((len(table), P, table.shape[2]))
+            values[:, busy] = semivalue(table, p)
+            return values + m[:, None] / P, table[:, 0] + b
+
+        return by_tables(game, rows, read)._replace(fitted=True)

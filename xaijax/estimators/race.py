@@ -38,7 +38,8 @@ from xaijax.estimators.stopping import (
     players_of,
     signs_of,
 )
-from xaijax.games.game import Game
+from xaijax.games import ask
+from xaijax.games.run import GameRun
 from xaijax_kernels.games import sampling
 
 CANDIDATES = 64  # at most: the sums of each of them with all players are kept
@@ -90,7 +91,7 @@ def most_at_once(P: int) -> int:
 
 
 def race(
-    game: Game,
+    game: GameRun,
     rule: Rule,
     check: Checkpoint,
     undecided: np.ndarray,
@@ -106,7 +107,7 @@ def race(
     _, P, K = check.result.values.shape
     chosen = np.flatnonzero(few_undecided(undecided, check.pairs))
     # An instance's sums: a count, and five for each output.
-    step = game.setting.max_memory // 8 // (8 * min(P, CANDIDATES) * P * (1 + 5 * K))
+    step = game.engine.max_memory // 8 // (8 * min(P, CANDIDATES) * P * (1 + 5 * K))
     draw = _GamePairs(game, rows, base, limits.seed)
     parts = [chosen[i : i + step] for i in range(0, len(chosen), step)] if step else []
     ended = [run_race(rule, check, some, undecided[some], draw, limits) for some in parts]
@@ -171,7 +172,7 @@ def run_race(
 class _GamePairs:
     """`DrawPairs` of a game."""
 
-    game: Game
+    game: GameRun
     rows: np.ndarray  # int [N], of the game, for the instances of the check
     base: np.ndarray  # [N, K]
     seed: int
@@ -182,7 +183,7 @@ class _GamePairs:
         """See `DrawPairs`."""
         P, (n, a), K = self.game.P, who.shape, self.base.shape[1]
         # A coalition takes twice a byte a player, and its answers a few times.
-        fits = self.game.setting.max_memory // 8 // (2 * P + 32 * K)
+        fits = self.game.engine.max_memory // 8 // (2 * P + 32 * K)
         pairs = max(1, min(LISTED, fits) // (a * EACH))
         at_once = max(1, pairs // TOGETHER)  # instances
         step = max(1, pairs // min(n, at_once) // TOGETHER) * TOGETHER
@@ -201,7 +202,7 @@ class _GamePairs:
         own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
         others = rank[None, :, None]
         kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
-        v = self.game.own_values(kept.reshape(n, -1, self.game.P), self.rows[some])
+        v = ask.own_values(self.game, kept.reshape(n, -1, self.game.P), self.rows[some])
         v = v.reshape(n, len(rank), a, EACH, -1)
         far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
         without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)

@@ -2,7 +2,8 @@
 
 Reading order:
 
-    game       `Game`: N instances, asked for semivalues, full tables or lists of coalitions
+    ask        what a run is asked for: semivalues, full tables, lists of coalitions
+    run        `GameRun`: the state of one run, the games of N instances
     ways/      the ways to v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage
     asking/    what all ways share: rows planned, asked, counted, and bad answers refused

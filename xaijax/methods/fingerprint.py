@@ -23,41 +23,41 @@ import numpy as np
 
 from xaijax.core.once import once
 from xaijax.core.reads import of_library
-from xaijax.games.engine.evaluator import Probed
-from xaijax.games.game import Game
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement import Replacement
+from xaijax.games.measure.replacement.base import Replacement
+from xaijax.games.run import GameRun
 from xaijax.tables.rows import rows_of
 
 DEEP = 12  # functions within functions that are looked into
 CALLED = 3  # levels that a function called by a global name takes: functions may call each other
 
 
-def fingerprint(game: Game) -> str:
+def fingerprint(game: GameRun) -> str:
     """32 hexadecimal digits; equal for the same donors in the same order and the same functions.
 
     Functions are compared by their code, defaults and what they close over, and by the numbers,
     texts, arrays and functions of the user's that they read by a global name or hold. A sampler's
     rows are draws, and left out, as is what a function makes of the instances.
     """
-    setting, quantity = game.setting, game.quantity
-    digest = _of_donors(setting.replacement).copy()
-    stand_ins = getattr(setting.replacement.table, "stand_ins", None)
-    for given in (setting.score, quantity.outer, quantity.combine, stand_ins):
+    engine, quantity = game.engine, game.quantity
+    digest = _of_donors(engine.replacement).copy()
+    stand_ins = getattr(engine.replacement.table, "stand_ins", None)
+    for given in (engine.score, quantity.outer, quantity.combine, stand_ins):
         for part in _parts(given, DEEP):
             digest.update(part)
     return digest.hexdigest()
 
 
-def model_fingerprint(game: Game) -> str | None:
+def model_fingerprint(game: GameRun) -> str | None:
     """What tells the model from others, where it can be read; None: a function on the host, say.
 
     A JAX model's is worked out once, with the parameters that its programs hold; an estimator that
     is asked itself is read at each call, since it may have been fitted again.
     """
-    probed = game.probed
-    model = probed.setting.model
-    return model.mark(probed.findings) if model.backend == "host" else _of_model(probed)
+    engine = game.engine
+    model = engine.model
+    return model.mark(engine.findings) if model.backend == "host" else _of_model(engine)
 
 
 def donors_fingerprint(replacement: Replacement) -> str:
@@ -65,9 +65,9 @@ def donors_fingerprint(replacement: Replacement) -> str:
     return _of_donors(replacement).hexdigest()
 
 
-def probed_fingerprint(probed: Probed) -> str | None:
+def probed_fingerprint(engine: Engine) -> str | None:
     """The same as `model_fingerprint`, of a model in JAX."""
-    return _of_model(probed)
+    return _of_model(engine)
 
 
 def digest_of(value: Any) -> str:
@@ -92,13 +92,13 @@ def _of_donors(replacement: Replacement) -> Any:
 
 
 @once
-def _of_model(probed: Probed) -> str | None:
-    return probed.setting.model.mark(probed.findings)
+def _of_model(engine: Engine) -> str | None:
+    return engine.model.mark(engine.findings)
 
 
 def _rows(replacement: Replacement) -> Iterator[bytes]:
     """The donors as they were read, and their weights: the same whether JAX or the host asks."""
-    if replacement.kind in ("sampler", "function"):
+    if not replacement.SHARED:
         return
     replacement = replacement.on_host()
     yield replacement.weights.tobytes()

@@ -14,7 +14,8 @@ from tqdm import TqdmWarning
 from tqdm import tqdm as plain
 
 from xaijax.core.errors import InputTypeError
-from xaijax.games.game import Game, Planned
+from xaijax.games.ask import Planned
+from xaijax.games.run import GameRun
 from xaijax.results.plan import Plan
 
 with warnings.catch_warnings():
@@ -76,10 +77,10 @@ def read_progress(progress: Any) -> bool | None:
     return progress
 
 
-def plan_of(game: Game, planned: Planned, names: np.ndarray) -> Plan:
+def plan_of(game: GameRun, planned: Planned, names: np.ndarray) -> Plan:
     """The plan of a game; names str [N]: who answers each instance."""
-    evaluator, backend = game.evaluator, game.ask.backend()
-    compiled = evaluator.probed.compiled
+    evaluator, backend = game.evaluator, game.backend()
+    compiled = evaluator.engine.compiled
     return Plan(
         estimator=names,
         model_rows=planned.rows,
@@ -88,5 +89,5 @@ def plan_of(game: Game, planned: Planned, names: np.ndarray) -> Plan:
         model_calls=planned.calls,
         memory=backend.bytes,
         programs=sum(compiled.lacks(recipe) for recipe in planned.recipes.values()),
-        backend=evaluator.setting.model.backend,
+        backend=evaluator.engine.model.backend,
     )

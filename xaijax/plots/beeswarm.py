@@ -10,8 +10,8 @@ from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
-from xaijax.results.player_data import as_numbers
 from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.shared_fields import as_numbers
 from xaijax.results.summary import mean_abs
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from xaijax.plots import style
 from xaijax.plots.style import shorten
 from xaijax.results import interaction_forms
 from xaijax.results.interactions import Interactions
-from xaijax.results.player_data import as_numbers, player_columns
 from xaijax.results.set_keys import named
+from xaijax.results.shared_fields import as_numbers, player_columns
 from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:

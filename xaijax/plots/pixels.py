@@ -14,7 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
-from xaijax.results.player_data import player_columns
+from xaijax.results.shared_fields import player_columns
 from xaijax.tables.rows import rows_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
-from xaijax.results.player_data import as_numbers
 from xaijax.results.selection import resolve
+from xaijax.results.shared_fields import as_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,10 +26,8 @@ Reading order:
     rules                 `Rule` and `Rules`: what Anchors finds
     rule_html             rules as a notebook shows them
     shared_fields         what results of N instances have in common, whatever their values are of
-    player_data           the data that was explained, player by player
     set_keys              which sets of players a key means
     selection             what `explanation[...]` means
-    freeze                fields checked, made plain, and frozen
     plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
     files/                results in a file, and back

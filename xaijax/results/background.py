@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.freeze import read_only
+from xaijax.results.shared_fields import read_only
 from xaijax.results.summary import ranking
 
 TOP = 4  # players in the repr

@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.freeze import FrozenDict, read_only
+from xaijax.results.shared_fields import FrozenDict, read_only
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr

@@ -13,8 +13,7 @@ from xaijax.core.optional import require
 from xaijax.players.index import named, quoted
 from xaijax.results.asked import output_of_each
 from xaijax.results.fields import Explained
-from xaijax.results.player_data import as_numbers
-from xaijax.results.shared_fields import labels_of, repeated_labels
+from xaijax.results.shared_fields import as_numbers, labels_of, repeated_labels
 
 
 def to_dataframe(explained: Explained, long: bool) -> Any:

@@ -14,15 +14,20 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, not_negative, per_instance
-from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import (
+    check_columns,
+    check_shape,
+    floats,
     index_of_rows,
+    not_negative,
+    per_instance,
+    player_columns,
     select_output,
     shared_fields,
     stats_of_rows,
+    take_rows,
 )
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of

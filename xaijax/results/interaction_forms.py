@@ -16,9 +16,8 @@ from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results import convert
 from xaijax.results.asked import counted_outputs, output_of_each
 from xaijax.results.fields import Interacting
-from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
-from xaijax.results.shared_fields import repeated_labels
+from xaijax.results.shared_fields import read_only, repeated_labels
 from xaijax.results.summary import finite_instances, shown_stats, sure_of
 from xaijax.tables.rows import rows_of
 

@@ -16,15 +16,15 @@ from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
-from xaijax.results.freeze import floats
-from xaijax.results.player_data import take_rows
 from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve, take
 from xaijax.results.shared_fields import (
+    floats,
     index_of_rows,
     select_output,
     shared_fields,
     stats_of_rows,
+    take_rows,
 )
 
 FORMAT = "xaijax.Interactions"

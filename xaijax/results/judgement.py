@@ -15,7 +15,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
 from xaijax.results.explanation import Explanation
-from xaijax.results.freeze import FrozenDict, read_only
+from xaijax.results.shared_fields import FrozenDict, read_only
 
 COLUMNS = {  # of the tables: field -> what it is called
     "relative_error": "relative error",

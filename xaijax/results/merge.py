@@ -12,10 +12,8 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.results.explanation import Explanation
-from xaijax.results.freeze import per_instance
 from xaijax.results.interactions import Interactions
-from xaijax.results.player_data import concatenate
-from xaijax.results.shared_fields import joined_labels
+from xaijax.results.shared_fields import concatenate, joined_labels, per_instance
 
 Merged = TypeVar("Merged", Explanation, Interactions)
 AnyPart = Explanation | Interactions

@@ -16,9 +16,9 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results.files import npz
-from xaijax.results.freeze import check_shape, floats, frozen, names, thawed
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
+from xaijax.results.shared_fields import check_shape, floats, frozen, names, thawed
 
 FORMAT = "xaijax.PrivateExplanation"
 

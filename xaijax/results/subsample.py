@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xaijax.results.player_data import take_rows
 from xaijax.results.recount import Once, Sample
+from xaijax.results.shared_fields import take_rows
 
 
 class Subsample:

@@ -16,8 +16,7 @@ from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level, half_widths_of, time_uniform_quantile
 from xaijax.results.convert import frame_of
 from xaijax.results.fields import Explained
-from xaijax.results.freeze import per_instance
-from xaijax.results.shared_fields import repeated_labels
+from xaijax.results.shared_fields import per_instance, repeated_labels
 
 SHOWN = 6  # instances in the repr
 ROUNDINGS = 16  # of the largest answer, that equal values may be apart

@@ -21,7 +21,8 @@ from xaijax.core import checks
 from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
 from xaijax.federated.in_process.explainer import FederatedExplainer
-from xaijax.games.measure.replacement import Baseline, weighted_rows
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.measure.replacement.rows import weighted_rows
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.sweeps import parquet

@@ -18,10 +18,9 @@ import numpy as np
 
 from xaijax.core.files import owner_only
 from xaijax.results.explanation import Explanation
-from xaijax.results.freeze import per_instance
 from xaijax.results.merge import SUMMED, merge
-from xaijax.results.player_data import concatenate
 from xaijax.results.rules import Rules
+from xaijax.results.shared_fields import concatenate, per_instance
 from xaijax.sweeps.task import PART
 from xaijax.tables.rows import rows_of
 

@@ -15,7 +15,8 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.travel import made_of
 from xaijax.core.version import __version__
-from xaijax.games.measure.replacement import Baseline, weighted_rows
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.measure.replacement.rows import weighted_rows
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.fingerprint import digest_of
 from xaijax.models import Model

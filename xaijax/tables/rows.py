@@ -493,8 +493,8 @@ KINDS: tuple[type[GivenRows], ...] = (PandasRows, PolarsRows, TreeRows)
 
 def rows_of(given: Any) -> GivenRows:
     """The rows, to be asked whatever holds them; no row is read or copied."""
-    given = checks.from_torch(given)
     if not isinstance(given, np.ndarray):
+        given = checks.from_torch(given)
         for kind in KINDS:
             if kind.holds(given):
                 return kind(given)

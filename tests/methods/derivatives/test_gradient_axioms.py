@@ -114,8 +114,8 @@ def test_memory_does_not_grow(what):
         _, work, _ = explainer._read(rows[:N], None)
         run, _ = explainer._run(work)
         recipe = run.recipe(work)
-        run.probed.compiled.program(recipe)
-        told = run.probed.compiled.kept[recipe.name].call.memory_analysis()
+        run.engine.compiled.program(recipe)
+        told = run.engine.compiled.kept[recipe.name].call.memory_analysis()
         return told.temp_size_in_bytes, told.argument_size_in_bytes + told.output_size_in_bytes
 
     # A tile of 1,024 rows holds at most some ten arrays of 16 numbers a row; what goes in and out
@@ -135,8 +135,8 @@ def test_outputs_are_taken_one_after_another():
     _, work, _ = explainer._read(np.ones((2, 8)), None)
     run, _ = explainer._run(work)
     recipe = run.recipe(work)
-    run.probed.compiled.program(recipe)
-    told = run.probed.compiled.kept[recipe.name].call.memory_analysis()
+    run.engine.compiled.program(recipe)
+    told = run.engine.compiled.kept[recipe.name].call.memory_analysis()
     # Answers and what they are weighed by, [R, K] a few times; all ways back would be [K, R, K].
     assert told.temp_size_in_bytes <= 8 * 512 * K * 4
     assert jax.tree.leaves(run.params)[0].shape == (8, K)

@@ -69,7 +69,7 @@ def programs(model: xj.Model) -> int:
 
 def of_run(explainer: xj.Explainer, rows: np.ndarray) -> tuple[Any, ...]:
     """What the run asked for, and which programs it compiled."""
-    model = explainer._evaluator.setting.model  # the one that answers, where a translation was left
+    model = explainer._evaluator.engine.model  # the one that answers, where a translation was left
     before = programs(model)
     stats = explainer(rows).stats
     asked = stats["model_rows"], stats["model_calls"], stats["structure"], stats["tile"]

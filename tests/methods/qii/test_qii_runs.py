@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.games import game as games
+from xaijax.games import ask as games
 
 RNG = np.random.default_rng(1)
 A = RNG.normal(size=5).astype(np.float32)
@@ -94,7 +94,9 @@ def test_few_coalitions_by_donors_or_by_the_list_agree():
     game, *_ = problem.begin(None)
     problem.ready()
     masks = np.concatenate([np.ones((1, 5), bool), ~np.eye(5, dtype=bool), np.zeros((1, 5), bool)])
-    np.testing.assert_allclose(game.values(masks, distinct=True), game.values(masks), atol=1e-6)
+    np.testing.assert_allclose(
+        games.values(game, masks, distinct=True), games.values(game, masks), atol=1e-6
+    )
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.draws.designs import Design
 from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
-from xaijax.games.game import Game
+from xaijax.games.run import GameRun
 
 LEVEL = 0.05  # of the bound on what the pool leaves
 
@@ -47,23 +47,23 @@ def pool_bound(pool: int, width: float = 1.0) -> float:
     return width * math.sqrt(math.log(2 / LEVEL) / (2 * pool))
 
 
-def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int = 1) -> None:
+def refuse_means(game: GameRun, design: Design, samples: int, strata: int, K: int = 1) -> None:
     """Raises MemoryPlanError if the means of orders and pool rows do not fit; K: at least."""
     m, n = sizes(samples, strata)
     numbers = (m * strata + 2 * n) * design.terms * K
-    if 8 * numbers > game.setting.max_memory // 4:
+    if 8 * numbers > game.engine.max_memory // 4:
         raise MemoryPlanError(
             f"samples={samples:,} makes {m:,} orders and {n:,} pool rows, whose means take "
-            f"{32 * numbers:,} bytes, more than max_memory={game.setting.max_memory:,}. Say "
+            f"{32 * numbers:,} bytes, more than max_memory={game.engine.max_memory:,}. Say "
             "fewer samples=, raise max_memory=, or say scheme='fresh'."
         )
 
 
 def crossed(
-    game: Game, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
+    game: GameRun, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
 ) -> Crossed:
     """Follows every order with every row of the pool, for all games."""
-    refuse_means(game, design, samples, rows.strata, game.outputs)
+    refuse_means(game, design, samples, rows.strata, game.probe().outputs)
     m, n = sizes(samples, rows.strata)
     parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
     values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
@@ -71,7 +71,7 @@ def crossed(
 
 
 def _one(
-    game: Game,
+    game: GameRun,
     design: Design,
     drawn: tuple[np.ndarray, np.ndarray],
     factors: np.ndarray,
@@ -79,7 +79,7 @@ def _one(
     n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values, errors, the pool's part of these) of one game; [T, K] each."""
-    G, T, K = len(factors), design.terms, game.outputs
+    G, T, K = len(factors), design.terms, game.probe().outputs
     by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
     by_row = np.zeros((n, T, K))  # means over orders
     squares = np.zeros((G, T, K))

@@ -20,7 +20,7 @@ import numpy as np
 
 from xaijax.estimators.draws.designs import Design
 from xaijax.games.engine.player_values import Values
-from xaijax.games.game import Game
+from xaijax.games.run import GameRun
 from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.drawn import drawn as by_parts
 from xaijax.tables.same_memory import fingerprints
@@ -33,12 +33,12 @@ ROWS_AT_A_TIME = 1 << 20
 class DrawnRows:
     """The instances and donors that the draws of a game take."""
 
-    def __init__(self, game: Game, seed: int, shared: bool) -> None:
+    def __init__(self, game: GameRun, seed: int, shared: bool) -> None:
         """shared: all individuals take the same donors.
 
         A donor is drawn by its weight; with a user's sampler draw d takes row d.
         """
-        replacement = game.setting.replacement
+        replacement = game.engine.replacement
         groups = game.quantity.groups
         self.strata = 1 if groups is None else len(groups)
         self.games = game.N if groups is None else 1
@@ -48,10 +48,10 @@ class DrawnRows:
         self._keys = None
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
-            ask = game.ask
-            step = ask.setting.rows_at_a_time
+            ask = game
+            step = ask.engine.rows_at_a_time
             parts = [
-                fingerprints(ask.table_of_rows.decode(ask.codes[n : n + step]))
+                fingerprints(ask.table.decode(ask.codes[n : n + step]))
                 for n in range(0, game.N, step)
             ]
             self._keys = np.concatenate(parts)
@@ -85,7 +85,7 @@ def chunk_of(design: Design) -> int:
 class Sampling:
     """A run of draws for some of the games: `step` goes on, `moments` holds the results."""
 
-    game: Game
+    game: GameRun
     design: Design
     rows: DrawnRows
     chosen: np.ndarray  # int64 [n], games
@@ -94,7 +94,7 @@ class Sampling:
     done: int = 0
 
     def __post_init__(self) -> None:
-        n, K = len(self.chosen), self.game.outputs
+        n, K = len(self.chosen), self.game.probe().outputs
         self.moments = TermMoments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
 
     def step(self, stop: int) -> None:
@@ -102,7 +102,7 @@ class Sampling:
 
         Chunks are asked together if that is possible, and added up one by one.
         """
-        chunk, values = chunk_of(self.design), parts_of_draws(self.game.ask, self.design.coalitions)
+        chunk, values = chunk_of(self.design), parts_of_draws(self.game, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
         together = chunk * max(1, ROWS_AT_A_TIME // rows) if values is not None else chunk
         while self.done < stop:
@@ -133,7 +133,7 @@ class Sampling:
 
 
 def asked_terms(
-    game: Game,
+    game: GameRun,
     design: Design,
     instance: np.ndarray,
     donor: np.ndarray,
@@ -148,10 +148,10 @@ def asked_terms(
     """
     if values is not None:
         masks = design.masks(first, stop) if design.listed is None else design.listed[None]
-        scores = by_parts(game.ask, values, instance, donor, masks)
+        scores = by_parts(game, values, instance, donor, masks)
         if scores is None:
             return None
-        game.structure = game.probed.known.name
+        game.structure = game.engine.structure_name
         return design.of(scores, first)
     masks = design.masks(first, stop)
     D, L, P = masks.shape
@@ -161,19 +161,19 @@ def asked_terms(
     def spread(one: np.ndarray) -> np.ndarray:
         return np.broadcast_to(one.reshape(-1, D, 1), coalition.shape).ravel()
 
-    answers = game.ask.rows_asked(
+    answers = game.rows_asked(
         here, spread(place), spread(donor), coalition.ravel(), masks.reshape(-1, P)
     )
     return design.of(answers.reshape(*coalition.shape, -1), first)
 
 
 def runs(
-    game: Game, design: Design, rows: DrawnRows, joint: bool = False
+    game: GameRun, design: Design, rows: DrawnRows, joint: bool = False
 ) -> Iterator[tuple[np.ndarray, Sampling]]:
     """(games, their run) for as many games as fit the memory together."""
     per_game = chunk_of(design) * design.coalitions
-    fits = min(ROWS_AT_A_TIME, game.setting.max_memory // 8 // (64 + 32 * game.outputs))
-    step = max(1, min(fits // per_game, game.setting.rows_at_a_time))
+    fits = min(ROWS_AT_A_TIME, game.engine.max_memory // 8 // (64 + 32 * game.probe().outputs))
+    step = max(1, min(fits // per_game, game.engine.rows_at_a_time))
     for n in range(0, rows.games, step):
         chosen = np.arange(n, min(n + step, rows.games))
         yield chosen, Sampling(game, design, rows, chosen, joint)

@@ -32,7 +32,7 @@ from xaijax.federated.wire.messages import numbers as numbers_of_message
 from xaijax.federated.wire.messages import rows_of as rows_of_message
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import identifiers_of
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.models import as_model
 from xaijax.players.index import IndexLike
 from xaijax.results.explanation import Explanation

@@ -7,7 +7,7 @@ from typing import Any
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.parties import Parties, parties_of
-from xaijax.games.measure.replacement import replacement_of
+from xaijax.games.measure.replacement.rows import replacement_of
 from xaijax.players.index import named
 from xaijax.players.players import column_labels
 from xaijax.tables.tree_table import by_leaves

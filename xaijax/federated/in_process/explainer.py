@@ -16,14 +16,13 @@ from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
-from xaijax.estimators.exact import Estimate
-from xaijax.estimators.least_squares import least_squares
+from xaijax.estimators.least_squares import LeastSquares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
 from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.asking.refuse import LARGEST_TABLE
-from xaijax.games.game import Game, Planned, tables
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import Answer
@@ -45,13 +44,21 @@ from xaijax_kernels.games.semivalues import induced_weights
 class WithIdle(Explainer):
     """An `Explainer` of players some of whom own no column."""
 
-    def __init__(self, idle: Mapping[int, str], **arguments: Any) -> None:
-        """idle: {place among all players: name}; players= names the others, in order."""
+    def __init__(
+        self, idle: Mapping[int, str], end_weight: float | None = None, **arguments: Any
+    ) -> None:
+        """idle: {place among all players: name}; players= names the others, in order. end_weight:
+        of the least squares that give the values; None: an estimator of `Explainer` does.
+        """
         self._idle = dict(idle)
         super().__init__(**arguments)
         names = list(self.players.names)
         for place in sorted(self._idle):
             names.insert(place, self._idle[place])
+        if end_weight is not None:
+            self.exact = LeastSquares(
+                self.weights, self.exact.index, end_weight, tuple(sorted(self._idle))
+            )
         busy = np.array([p for p in range(len(names)) if p not in self._idle])
         # For what is recorded; the games know of the others alone.
         self.players = Players(busy[self.players.of_column], tuple(names))
@@ -64,7 +71,7 @@ class WithIdle(Explainer):
             return index_weights(index, busy)
         return induced_weights(weights, busy), name
 
-    def _answer(self, game: Game, choice: Choice) -> Answer:
+    def _answer(self, game: GameRun, choice: Choice) -> Answer:
         found = super()._answer(game, choice)
         if not self._idle or found.values.shape[1] == self.players.count:
             return found
@@ -399,9 +406,10 @@ class FederatedExplainer:
         return united, self._own
 
     def _explainer(self, players: Any, idle: Mapping[int, str]) -> WithIdle:
-        if self._estimator == "wls":
-            return _LeastSquares(self._end_weight, idle, players=players, **self._common)
-        return WithIdle(idle, players=players, estimator=self._estimator, **self._common)
+        wls = self._estimator == "wls"
+        by: Any = {"estimator": "exact", "end_weight": self._end_weight}
+        by = by if wls else {"estimator": self._estimator}
+        return WithIdle(idle, players=players, **by, **self._common)
 
     def _refuse_large(self, explainer: Explainer) -> None:
         P = explainer.players.count - len(self.parties.idle)
@@ -419,28 +427,6 @@ class FederatedExplainer:
         stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
         provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
         return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
-
-
-class _LeastSquares(WithIdle):
-    """An `Explainer` that solves the authors' regression on the full table."""
-
-    efficient = False  # a regression's residual is no rounding
-    _exact_name = "wls"
-
-    def __init__(self, end_weight: float, idle: Mapping[int, str], **arguments: Any) -> None:
-        super().__init__(idle, estimator="exact", **arguments)
-        self._end_weight = end_weight
-
-    def _closed(self, game: Game) -> bool:
-        """The regression reads the whole table."""
-        return False
-
-    def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
-        tables(game, rows, planned)
-
-    def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
-        places = sorted(self._idle)
-        return least_squares(game, self.weights, rows, self._end_weight, places)
 
 
 def refuse_regression(estimator: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.tables.frames import frame_labels, is_labelled, same_labels
 from xaijax.tables.rows import rows_of
 from xaijax.tables.tree import is_tree

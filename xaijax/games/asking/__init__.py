@@ -1,9 +1,7 @@
-"""What all ways to v(S) share: rows planned, asked, checked and counted.
+"""What all ways to v(S) share: checks of answers, refusals, long runs.
 
 Reading order:
 
-    long_runs    runs that take long, told of before they start
-    questions    `Questions`: the rows of N instances, and the loop that answers hybrids of them
     whole_rows   the model's own answers to whole rows, against which a structure's are held
-    refuse       what is refused: too many coalitions, too little memory, bad answers
+    refuse       what is refused, or told of: too many coalitions, bad answers, long runs
 """

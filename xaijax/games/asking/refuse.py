@@ -1,25 +1,31 @@
-"""What a game refuses: too many coalitions or too little memory before it asks, bad answers after.
+"""What a game refuses: too many coalitions before it asks, bad answers after; and tells: long runs.
 
-Letters: N instances, B donors, P players, K scores.
+Letters: N instances, B donors, P players, K scores, R rows, C code columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core import checks
+from xaijax.core.checks import MINUTE_OF_A_CORE, tell
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
-from xaijax.games.engine.evaluator import LARGEST_PAIR, Setting
+from xaijax.core.once import once
+from xaijax.core.threads import cores
+from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine
 from xaijax.games.engine.loop import Backend, Check, Stream
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
+from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.structures.summed import WHOLE_ROWS
 
 if TYPE_CHECKING:
-    from xaijax.games.game import Game
+    from xaijax.games.run import GameRun
 
 LARGEST_TABLE = 20  # players of a full table
 
@@ -28,9 +34,9 @@ LARGEST_TABLE = 20  # players of a full table
 LARGEST_STRETCH = 1 << 23
 
 
-def refuse_lost_sums(setting: Setting, *found: np.ndarray) -> None:
+def refuse_lost_sums(engine: Engine, *found: np.ndarray) -> None:
     """Raise ModelOutputError where a result is not finite, of a model whose answers all were."""
-    model = setting.model
+    model = engine.model
     if model.nonfinite == "propagate" or all(np.isfinite(one).all() for one in found):
         return
     way = "" if model.precision == "float64" else ", or say precision='float64' in as_model"
@@ -40,17 +46,17 @@ def refuse_lost_sums(setting: Setting, *found: np.ndarray) -> None:
     )
 
 
-def refuse_too_many(game: Game, largest: np.ndarray) -> None:
+def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
     """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
     if not game.quantity.linear:
         refuse_wide_table(game)
     k = int(largest.max())
     if k > LARGEST_PAIR:
         n = int(largest.argmax())
-        setting = game.setting
-        x, donors = game.ask.codes[n : n + 1], setting.replacement.codes
-        own = differing(agreement_codes(x), agreement_codes(donors), setting.code_players, game.P)
-        b = int(setting.replacement.row[own[0].sum(axis=1).argmax()])
+        engine = game.engine
+        x, donors = game.codes[n : n + 1], engine.replacement.codes
+        own = differing(agreement_codes(x), agreement_codes(donors), engine.code_players, game.P)
+        b = int(engine.replacement.row[own[0].sum(axis=1).argmax()])
         raise EnumerationLimitError(
             f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "
             f"coalitions; exact values go up to {LARGEST_PAIR} players that differ. Group "
@@ -59,7 +65,7 @@ def refuse_too_many(game: Game, largest: np.ndarray) -> None:
     refuse_large_tables(game)
 
 
-def refuse_wide_table(game: Game) -> None:
+def refuse_wide_table(game: GameRun) -> None:
     """Raise EnumerationLimitError where a full table has too many players."""
     if game.P > LARGEST_TABLE:
         quantity = game.quantity
@@ -70,25 +76,25 @@ def refuse_wide_table(game: Game) -> None:
         )
 
 
-def refuse_biased_link(game: Game) -> None:
+def refuse_biased_link(game: GameRun) -> None:
     """Raise InputError for an outer function of a random model's answers."""
     quantity = game.quantity
-    if not quantity.linear and not game.setting.model.deterministic:
+    if not quantity.linear and not game.engine.model.deterministic:
         raise InputError(
             f"{quantity.argument}={quantity.name!r} of a random model's mean answer is biased by "
             'its noise. Use link="identity" with deterministic=False.'
         )
 
 
-def refuse_large_tables(game: Game) -> None:
+def refuse_large_tables(game: GameRun) -> None:
     """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
     if not game.quantity.linear:
         table_limits(game, 1)  # the model's outputs are not known yet; one at least
 
 
-def table_limits(game: Game, K: int) -> tuple[int, int]:
+def table_limits(game: GameRun, K: int) -> tuple[int, int]:
     """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
-    memory = game.setting.max_memory
+    memory = game.engine.max_memory
     values = memory // 4 // (16 * K)
     tables = memory // 4 // (24 * K << game.P)
     if not values >> game.P or not tables:
@@ -109,7 +115,7 @@ def coalition_text(names: tuple[str, ...], kept: np.ndarray) -> str:
 
 
 def refuse_bad_answers(
-    setting: Setting,
+    engine: Engine,
     rows: np.ndarray,
     backend: Backend,
     masks: np.ndarray | None = None,
@@ -121,10 +127,10 @@ def refuse_bad_answers(
     rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
     False where the answers are the model's own.
     """
-    score = setting.score if scored else None
+    score = engine.score if scored else None
     limited = score is not None and score.bounds is not None
     own = score is not None and limited and not score.cuts
-    passed_on = setting.model.nonfinite == "propagate"
+    passed_on = engine.model.nonfinite == "propagate"
 
     def check(stream: Stream, answers: Any) -> None:
         if (passed_on and not limited) or not backend.any_bad(answers):
@@ -135,8 +141,8 @@ def refuse_bad_answers(
             instance, donor, mask = stream.locate(answers.piece.first_row + row, masks)
             return (
                 f"X row {rows[instance]} with background row "
-                f"{int(setting.replacement.row[donor])} and "
-                f"{coalition_text(setting.players.names, mask)}"
+                f"{int(engine.replacement.row[donor])} and "
+                f"{coalition_text(engine.players.names, mask)}"
             )
 
         if score is not None and limited:
@@ -157,16 +163,16 @@ def refuse_bad_answers(
     return check
 
 
-def refuse_bad_scores(setting: Setting, scores: np.ndarray, donors: np.ndarray) -> None:
+def refuse_bad_scores(engine: Engine, scores: np.ndarray, donors: np.ndarray) -> None:
     """The same for scores [R, K] of the donors themselves, int [R]."""
-    score = setting.score
+    score = engine.score
     if score is None or score.bounds is None:
         return
     bad = _out_of_bounds(score, scores)
     if len(bad) and score.cuts:
         _tell_cut(score)
     elif len(bad):
-        donor = int(setting.replacement.row[donors[bad[0]]])
+        donor = int(engine.replacement.row[donors[bad[0]]])
         where = f"background row {donor}, with everything replaced"
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
 
@@ -198,3 +204,89 @@ def _tell_cut(score: Score) -> None:
 def _out_of_bounds(score: Score, values: np.ndarray) -> np.ndarray:
     """The rows whose scores are numbers and out of bounds."""
     return np.flatnonzero(~score.kept(values).all(axis=1) & ~np.isnan(values).any(axis=1))
+
+
+# What is long follows from sizes, never from a clock: the model rows that are coming, times the
+# operations of one by the model's trace. A host model's operations are not known; its rows count.
+
+# Operations of about a minute, at 16e12 a second.
+MINUTE_OF_AN_ACCELERATOR = 1e15
+# Rows of a host model: a minute at 170,000 rows a second, which is a small forest in scikit-learn.
+MOST_HOST_ROWS = 10_000_000
+OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
+TRACED = 32  # rows that a head is traced for
+OF_A_PART = 2.0  # to join two parts, for each of their numbers
+# The same where a block of parts leaves a core's cache. Of a convolution with 16,384 units a hybrid
+# by its layer took two thirds of the time of a whole row, which counts 942,080 operations.
+OF_A_FAR_PART, CACHED = 32.0, 1 << 18
+
+
+def minute(devices: Sequence[Any]) -> float:
+    """Operations that these devices do in about a minute."""
+    if devices[0].platform == "cpu":  # several of them share the cores
+        return MINUTE_OF_A_CORE * cores()
+    return MINUTE_OF_AN_ACCELERATOR * len(devices)
+
+
+def operations_of_a_row(ask: GameRun) -> float:
+    """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
+    engine = ask.engine
+    hybrid = OF_A_COLUMN * engine.replacement.columns
+    whole = hybrid + _operations_of_model(engine)
+    if not ask.may_structure():
+        return whole
+    return min(whole, _operations_of(ask.engine))
+
+
+@once
+def _operations_of_model(engine: Engine) -> float:
+    """Of a row that the model answers."""
+    return operations(engine.findings.jaxpr, engine.findings.rows)
+
+
+@once
+def _operations_of(engine: Engine) -> float:
+    """Of one hybrid that the structure answers: its parts joined, and the head."""
+    structure, known = engine.structure, engine.known
+    params, dtype = engine.model.params, engine.replacement.dtype
+    head = operations(engine.compiled.head(structure, params, TRACED, dtype).closed.jaxpr, TRACED)
+    far = known.adds and WHOLE_ROWS * known.parts > CACHED
+    of_part = OF_A_FAR_PART if far else OF_A_PART
+    return of_part * known.parts * (1 if known.adds else known.width) + head
+
+
+def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
+    """What makes so many model rows a long run; empty: it is none. Probes the model.
+
+    beside: operations of one core of the host for what is drawn. drawn: those by which a row is
+    drawn where the model runs.
+    """
+    ask.backend()
+    engine = ask.engine
+    said = count = f"up to {rows:,} model rows are coming"
+    if engine.on_host:
+        long = rows > MOST_HOST_ROWS
+        said = f"{count}, of a model that is called on the host"
+    else:
+        # Most runs are short whatever their model is; only for others a structure is looked at.
+        limit = minute(engine.devices)
+        hybrid = drawn + OF_A_COLUMN * engine.replacement.columns
+        long = rows * (hybrid + _operations_of_model(engine)) > limit
+        if long:
+            each = drawn + operations_of_a_row(ask)
+            long = rows * each > limit
+            said = f"{count}, of about {each:,.0f} operations each"
+    if long:
+        return said
+    if beside > MINUTE_OF_A_CORE:
+        return f"{count}, and what they are made of, or give, is worked out on the host"
+    return ""
+
+
+def tell_long_run(
+    ask: GameRun, rows: int, ways: str, beside: float = 0.0, drawn: float = 0.0
+) -> None:
+    """Warn, before it starts, of a run that takes more than about a minute; ways: to shorten it."""
+    said = why_long(ask, rows, beside, drawn)
+    if said:
+        tell(said, ways)

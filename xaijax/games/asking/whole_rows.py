@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +18,12 @@ import numpy as np
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
 from xaijax.games.asking.refuse import refuse_bad_scores
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
 
 if TYPE_CHECKING:
-    from xaijax.games.asking.questions import Questions
+    from xaijax.games.run import GameRun
 
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
@@ -43,35 +42,35 @@ class WholeAnswers:
     base_allowed: np.ndarray  # [K], how far rounding may take the structure's mean from it
 
 
-def whole_answers(ask: Questions) -> WholeAnswers:
+def whole_answers(ask: GameRun) -> WholeAnswers:
     """Ask both for the game's instances and donors; raises ModelOutputError.
 
-    ask: the questions of these games (`questions.Questions`), of a model with a structure.
+    ask: the questions of these games (`questions.Run`), of a model with a structure.
     """
-    ends, both, base, allowed = _of_donors(ask.probed)
-    donors = ask.setting.replacement.codes
+    ends, both, base, allowed = _of_donors(ask.engine)
+    donors = ask.engine.replacement.codes
     if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
         both = None  # of QII's whole data the instances are the donors, and may be asked already
-    found = _checked(ask.probed, ask.codes, lambda n: f"X row {n}", ends, both)
-    if not ask.probed.known.by_columns:
+    found = _checked(ask.engine, ask.codes, lambda n: f"X row {n}", ends, both)
+    if not ask.engine.by_columns:
         _hold_players(ask, ends)
     return WholeAnswers(ask.with_offset(found[0]), found[1], ask.with_offset(base), allowed)
 
 
 @once
-def _of_donors(probed: Probed) -> tuple[Ends, Both | None, np.ndarray, np.ndarray]:
+def _of_donors(engine: Engine) -> tuple[Ends, Both | None, np.ndarray, np.ndarray]:
     """(the smallest and the largest of the donors' answers, what both answer to the donors, the
     mean score of the model's answers [K], and how far rounding may take the structure's from it).
 
     Answers that take more than one part in SHARE of the memory are not kept: None.
     """
-    replacement = probed.setting.replacement
-    named, both = replacement.row, _asked(probed, replacement.codes)
+    replacement = engine.replacement
+    named, both = replacement.row, _asked(engine, replacement.codes)
     own, allowed = _checked(
-        probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both
+        engine, replacement.codes, lambda b: f"background row {int(named[b])}", None, both
     )
-    kept = 2 * both[1].nbytes <= probed.setting.max_memory // SHARE
-    scores, allowed = scored(probed.setting.score, own, allowed)
+    kept = 2 * both[1].nbytes <= engine.max_memory // SHARE
+    scores, allowed = scored(engine.score, own, allowed)
     weights = replacement.weights
     return _ends(own), both if kept else None, weights @ scores, weights @ allowed
 
@@ -104,7 +103,7 @@ def _spread(answers: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndar
 
 
 def _checked(
-    probed: Probed,
+    engine: Engine,
     codes: np.ndarray,
     named: Callable[[int], str],
     ends: Ends | None,
@@ -118,23 +117,23 @@ def _checked(
     answer to the rows; None: they are asked.
     """
     answers, allowed = [], []
-    agreement = probed.findings.agreement
+    agreement = engine.findings.agreement
     assert agreement is not None
     for some in _pieces(len(codes)):
         first = some.start
-        found, own = _both(probed, codes[some]) if both is None else (one[some] for one in both)
+        found, own = _both(engine, codes[some]) if both is None else (one[some] for one in both)
         spread = _spread(own, _ends(own) if ends is None else ends)
         slack = agreement.allowed(own, spread)
         wrong = _apart(found, own, slack)
         if len(wrong):
             slack[wrong] = np.fmax(
                 slack[wrong],
-                _sensitivity(probed, np.asarray(codes[some])[wrong], own[wrong], spread[wrong]),
+                _sensitivity(engine, np.asarray(codes[some])[wrong], own[wrong], spread[wrong]),
             )
             wrong = _apart(found, own, slack)
         if len(wrong):
             n = int(wrong[0])
-            _refuse(probed, probed.known.name, named(first + n), found[n], own[n])
+            _refuse(engine, engine.structure_name, named(first + n), found[n], own[n])
         answers.append(own)
         allowed.append(slack)
     return np.concatenate(answers), np.concatenate(allowed)
@@ -146,45 +145,45 @@ def _pieces(R: int) -> list[slice]:
     return [slice(first, first + size) for first in range(0, R, size)]
 
 
-def _asked(probed: Probed, codes: np.ndarray) -> Both:
+def _asked(engine: Engine, codes: np.ndarray) -> Both:
     """What the structure and the model answer to rows, [R, K] each."""
-    parts = [_both(probed, codes[some]) for some in _pieces(len(codes))]
+    parts = [_both(engine, codes[some]) for some in _pieces(len(codes))]
     found, own = (np.concatenate(one) for one in zip(*parts, strict=True))
     return found, own
 
 
-def _hold_players(ask: Questions, ends: Ends) -> None:
+def _hold_players(ask: GameRun, ends: Ends) -> None:
     """Raise InputError where a layer that is declared to be a sum over players is none.
 
     A hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model. The probe knew
     no players, and compared whole rows alone.
     """
-    probed, replacement = ask.probed, ask.setting.replacement
-    rng, agreement = np.random.default_rng(0), probed.findings.agreement
+    engine, replacement = ask.engine, ask.engine.replacement
+    rng, agreement = np.random.default_rng(0), engine.findings.agreement
     assert agreement is not None
     instance = np.arange(max(ask.N, LEAST_HYBRIDS)) % ask.N
     for first in range(0, len(instance), ROWS):
         here = instance[first : first + ROWS]
         x = np.asarray(ask.codes[here])
-        donors = replacement.codes[rng.integers(len(replacement.codes), size=len(here))]
+        donors = replacement.codes[rng.integers(replacement.count, size=len(here))]
         kept = rng.random((len(here), ask.P)) < 0.5
         none = np.zeros((len(here), 1), bool)
-        own = np.concatenate([kept, none, ~none], axis=1)[:, ask.setting.code_players]
+        own = np.concatenate([kept, none, ~none], axis=1)[:, ask.engine.code_players]
         rows, others = (replacement.table.asked(codes) for codes in (x, donors))
-        found, whole = probed.setting.model.both_answers(probed.structure, rows, (others, own))
+        found, whole = engine.model.both_answers(engine.structure, rows, (others, own))
         spread = _spread(whole, ends)
         slack = agreement.allowed(whole, spread)
         wrong = _apart(found, whole, slack)
         if len(wrong):
             mixed = np.where(own, x, donors)[wrong]
-            moved = _sensitivity(probed, mixed, whole[wrong], spread[wrong])
+            moved = _sensitivity(engine, mixed, whole[wrong], spread[wrong])
             slack[wrong] = np.fmax(slack[wrong], moved)
             wrong = _apart(found, whole, slack)
         if len(wrong):
             m = int(wrong[0])
-            names = [ask.setting.players.names[p] for p in np.flatnonzero(kept[m])]
+            names = [ask.engine.players.names[p] for p in np.flatnonzero(kept[m])]
             raise InputError(
-                f"structure= does not describe {probed.setting.model.name}: first of the "
+                f"structure= does not describe {engine.model.name}: first of the "
                 "xaijax.Split is no sum over the players of parts that depend on one player each. "
                 f"Its parts of X row {int(here[m])} with {names} kept, the others of a background "
                 f"row, make {found[m, 0]:.9g}, but the model gives {whole[m, 0]:.9g}. Move what "
@@ -193,32 +192,32 @@ def _hold_players(ask: Questions, ends: Ends) -> None:
             )
 
 
-def refuse_other(ask: Questions, structure: str, full: np.ndarray) -> None:
+def refuse_structure(ask: GameRun, structure: str, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
     model's: a closed form, or what sums a structure up, is held against it too.
     """
-    probed, whole = ask.probed, ask.whole
+    engine, whole = ask.engine, ask.ask_whole()
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         _widen(ask, wrong)
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         n = int(wrong[0])
-        _refuse(probed, structure, f"X row {n}", full[n], whole.answers[n])
+        _refuse(engine, structure, f"X row {n}", full[n], whole.answers[n])
 
 
-def refuse_wrong_program(ask: Questions, full: np.ndarray) -> None:
+def refuse_wrong_program(ask: GameRun, full: np.ndarray) -> None:
     """Raise ModelOutputError where f(x) of the instances, as the run found it [N, K], is not what
     the probe's program answers; asked for as many instances as the probe has rows, in one call.
     """
-    probed, look = ask.probed, ask.probed.findings.look
+    engine, look = ask.engine, ask.engine.findings.look
     if look is None or look.asked is None or full.shape[1] != look.answer.shape[1]:
         return
-    model, rows = ask.setting.model, probed.findings.rows
+    model, rows = ask.engine.model, engine.findings.rows
     place = np.linspace(0, ask.N - 1, rows).astype(np.int64)
-    asked = ask.setting.replacement.table.asked(np.asarray(ask.codes[place]))
-    assert probed.findings.programs is not None
-    own = np.asarray(probed.findings.programs["probe"][0](model.params, asked)).reshape(rows, -1)
+    asked = ask.engine.replacement.table.asked(np.asarray(ask.codes[place]))
+    assert engine.findings.programs is not None
+    own = np.asarray(engine.findings.programs["probe"][0](model.params, asked)).reshape(rows, -1)
     gap = look.gap(own, full[place])
     if gap is not None:
         raise ModelOutputError(
@@ -230,27 +229,27 @@ def refuse_wrong_program(ask: Questions, full: np.ndarray) -> None:
         )
 
 
-def widen(ask: Questions) -> None:
+def widen(ask: GameRun) -> None:
     """Allow each row what its answer goes by rounding."""
     for first in range(0, ask.N, ROWS):
         _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
 
 
-def _widen(ask: Questions, rows: np.ndarray) -> None:
+def _widen(ask: GameRun, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
-    allowed, answers = ask.whole.allowed, ask.whole.answers[rows]
+    allowed, answers = ask.ask_whole().allowed, ask.ask_whole().answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
-    spread = _spread(own, _of_donors(ask.probed)[0])
-    moved = _sensitivity(ask.probed, np.asarray(ask.codes[rows]), own, spread)
+    spread = _spread(own, _of_donors(ask.engine)[0])
+    moved = _sensitivity(ask.engine, np.asarray(ask.codes[rows]), own, spread)
     allowed[rows] = np.fmax(allowed[rows], moved)
 
 
-def _refuse(probed: Probed, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
+def _refuse(engine: Engine, structure: str, where: str, found: np.ndarray, own: np.ndarray) -> None:
     with np.errstate(invalid="ignore"):
         apart = np.abs(found - own)
     k = int(np.where(np.isfinite(apart), apart, np.inf).argmax())
     raise ModelOutputError(
-        f"the structure {structure!r} of {probed.setting.model.name} gives {found[k]:.9g} for "
+        f"the structure {structure!r} of {engine.model.name} gives {found[k]:.9g} for "
         f"{where}, but the model itself gives {own[k]:.9g}: more than rounding can do. Say "
         'structure="plain" in as_model, so that the model itself answers every hybrid.'
     )
@@ -266,18 +265,18 @@ def _apart(found: np.ndarray, own: np.ndarray, slack: np.ndarray) -> np.ndarray:
 
 
 def _sensitivity(
-    probed: Probed, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
+    engine: Engine, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
-    rows = probed.setting.replacement.table.asked(codes)
-    moved = probed.setting.model.sensitivity(probed.structure, rows)
-    assert probed.findings.agreement is not None
-    return moved + probed.findings.agreement.steep(own, spread)
+    rows = engine.replacement.table.asked(codes)
+    moved = engine.model.sensitivity(engine.structure, rows)
+    assert engine.findings.agreement is not None
+    return moved + engine.findings.agreement.steep(own, spread)
 
 
-def _both(probed: Probed, codes: np.ndarray) -> Both:
-    rows = probed.setting.replacement.table.asked(np.asarray(codes))
-    return probed.setting.model.both_answers(probed.structure, rows)
+def _both(engine: Engine, codes: np.ndarray) -> Both:
+    rows = engine.replacement.table.asked(np.asarray(codes))
+    return engine.model.both_answers(engine.structure, rows)
 
 
 # Donors are asked once for all instances; of a model whose structure is known, by the table of its
@@ -289,8 +288,8 @@ ROWS_AT_A_TIME = 1 << 22  # scores held together
 class EmptyAndFull:
     """The ends of the games on one set of instances."""
 
-    def __init__(self, ask: Questions) -> None:
-        """ask: the questions of these games (`questions.Questions`)."""
+    def __init__(self, ask: GameRun) -> None:
+        """ask: the questions of these games (`questions.Run`)."""
         self._ask = ask
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -301,19 +300,19 @@ class EmptyAndFull:
         Donors are asked once for all instances, and scored against each where the score looks at
         f(x), once for each distinct answer.
         """
-        setting = self._ask.setting
-        if setting.fixed:
+        engine = self._ask.engine
+        if engine.fixed:
             return self._with_fixed(here)
         if self._donors is None:
             answers = self._answers_of_donors()
             distinct, first, place = _distinct_rows(answers)
-            weights = np.bincount(place, setting.replacement.weights, len(distinct))
+            weights = np.bincount(place, engine.replacement.weights, len(distinct))
             self._donors = distinct, weights, first
         distinct, weights, donors = self._donors
-        score = setting.score
+        score = engine.score
         if score is None or not score.reads_own:
             scores = distinct if score is None else np.asarray(score(distinct, None))
-            refuse_bad_scores(setting, scores, donors)
+            refuse_bad_scores(engine, scores, donors)
             return np.repeat(weights[None] @ scores, len(here), axis=0)
         own, _, place = _distinct_rows(self._beside(here))
         step = max(1, ROWS_AT_A_TIME // distinct.size)
@@ -322,36 +321,36 @@ class EmptyAndFull:
             some = own[n : n + step]
             against = np.repeat(some, len(distinct), axis=0)
             scores = np.asarray(score(np.tile(distinct, (len(some), 1)), against))
-            refuse_bad_scores(setting, scores, np.tile(donors, len(some)))
+            refuse_bad_scores(engine, scores, np.tile(donors, len(some)))
             scores = scores.reshape(len(some), len(distinct), -1)
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)[place]
 
-    @cached_property
-    def donors_by_values(self) -> np.ndarray | None:
+    @once
+    def ask_donors_by_values(self) -> np.ndarray | None:
         """The model's answers to the donors [B, A] by the table of their values, of a model that
         crosses; None: no table, or an answer is not finite.
         """
-        values = values_of(self._ask.probed, self._ask.codes)
+        values = values_of(self._ask.engine, self._ask.codes)
         return None if values is None else self._whole(values, values.of_donors)
 
-    @cached_property
-    def rows_by_values(self) -> np.ndarray | None:
+    @once
+    def ask_rows_by_values(self) -> np.ndarray | None:
         """The same to all instances, [N, A]. One row each is a small part of what lists ask."""
-        values = values_of(self._ask.probed, self._ask.codes)
+        values = values_of(self._ask.engine, self._ask.codes)
         if values is None or values.of_rows is values.of_donors:
-            return self.donors_by_values
+            return self.ask_donors_by_values()
         return self._whole(values, values.of_rows)
 
     def _whole(self, values: Values, numbers: np.ndarray) -> np.ndarray | None:
-        answers = whole(self._ask.probed, values, numbers)
+        answers = whole(self._ask.engine, values, numbers)
         return answers if np.isfinite(answers).all() else None
 
     def _with_fixed(self, here: np.ndarray) -> np.ndarray:
         """The same where columns of the instance are always kept: each is asked with each donor."""
-        setting, none = self._ask.setting, np.zeros((1, self._ask.P), bool)
-        donors = np.arange(len(setting.replacement.codes))
-        step = min(setting.rows_at_a_time, max(1, ROWS_AT_A_TIME // len(donors)))
+        engine, none = self._ask.engine, np.zeros((1, self._ask.P), bool)
+        donors = np.arange(engine.replacement.count)
+        step = min(engine.rows_at_a_time, max(1, ROWS_AT_A_TIME // len(donors)))
         parts = []
         for first in range(0, len(here), step):
             some = here[first : first + step]
@@ -359,15 +358,16 @@ class EmptyAndFull:
             zero = np.zeros(len(place), np.int32)
             scores = self._ask.rows_asked(some, place, donor, zero, none)
             scores = scores.reshape(len(some), len(donors), -1)
-            parts.append(np.tensordot(scores, setting.replacement.weights, axes=(1, 0)))
+            parts.append(np.tensordot(scores, engine.replacement.weights, axes=(1, 0)))
         return np.concatenate(parts)
 
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
-        B = len(self._ask.setting.replacement.codes)
-        if self._ask.crosses and self.donors_by_values is not None:
+        B = self._ask.engine.replacement.count
+        found = self.ask_donors_by_values() if self._ask.may_cross() else None
+        if found is not None:
             self._ask.answered(B)
-            return self.donors_by_values.astype(np.float64)
+            return found.astype(np.float64)
         zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
         return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
 
@@ -375,15 +375,16 @@ class EmptyAndFull:
         """What the score looks at beside an answer: f(x) [n, A] of the instances `here`, or what
         the score makes of it.
         """
-        score = self._ask.setting.score
+        score = self._ask.engine.score
         assert score is not None
         if score.made_of_own is not None:
             own = self._ask.instances(here).own
             assert own is not None
             return own
-        if self._ask.crosses and self.rows_by_values is not None:
+        found = self.ask_rows_by_values() if self._ask.may_cross() else None
+        if found is not None:
             self._ask.answered(len(here))
-            return self.rows_by_values[here].astype(np.float64)
+            return found[here].astype(np.float64)
         own = self._ask.instances(here).own
         assert own is not None
         return own

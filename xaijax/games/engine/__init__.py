@@ -2,7 +2,7 @@
 
 Reading order:
 
-    evaluator       `Evaluator`: the setting in use, ready at the first question
+    evaluator       `Engine`: what is asked, and the probe's findings; `Evaluator`: the one in use
     device          the loop of JAX models: dispatches that feed the compiled programs
     host            the loop of host models: rows fetched, answered in calls, summed in float64
     walk            the loop along orders of players, where the first layer is known

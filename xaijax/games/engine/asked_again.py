@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.models.asking.row_count import AnsweredBefore
 
 MOST = 256  # rows of a call that are compared

@@ -49,7 +49,7 @@ from xaijax_kernels.engine.tiles import (
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.evaluator import Probed
+    from xaijax.games.engine.evaluator import Engine
 
 PUT, MEANS = "a list of answers", "the means of a list"  # programs, for messages
 
@@ -387,53 +387,53 @@ def _power_of_two(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def part_of_tile(probed: Probed, parts: int) -> int:
+def part_of_tile(engine: Engine, parts: int) -> int:
     """Rows of a tile that is smaller by `parts` than a device's usual one, where that fits."""
-    setting, probe = probed.setting, probed.findings
-    codes = setting.replacement.codes
+    probe = engine.findings
+    codes = engine.replacement.codes
     width, columns = widest_layer(probe.jaxpr, probe.rows, NAMED), codes.shape[1]
-    whole = tile_rows(max(width, columns), codes.itemsize, setting.devices[0].platform)
-    per_row = bytes_of_row(codes.itemsize, width, columns, probed.outputs)
-    return fitting_tile(whole // parts, per_row, setting.max_memory)
+    whole = tile_rows(max(width, columns), codes.itemsize, engine.devices[0].platform)
+    per_row = bytes_of_row(codes.itemsize, width, columns, engine.outputs)
+    return fitting_tile(whole // parts, per_row, engine.max_memory)
 
 
-def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
+def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
     """The loop of a traced model, planned for most_rows."""
-    setting, probe = probed.setting, probed.findings
-    model, codes = setting.model, setting.replacement.codes
-    placement = placed(setting.devices, model.params)
+    probe = engine.findings
+    model, codes = engine.model, engine.replacement.codes
+    placement = placed(engine.devices, model.params)
     sizes = plan_sizes(
         width=widest_layer(probe.jaxpr, probe.rows, NAMED),
         itemsize=codes.itemsize,
-        platform=setting.devices[0].platform,
-        shape=setting.replacement.table.asked(codes[:1]).shape[1:],
-        P=setting.players.count,
-        outputs=probed.outputs,
+        platform=engine.devices[0].platform,
+        shape=engine.replacement.table.asked(codes[:1]).shape[1:],
+        P=engine.players.count,
+        outputs=engine.outputs,
         dtype=codes.dtype.name,
         donors=bucket(len(codes), LEAST_DONORS),
         columns=codes.shape[1],
         devices=placement.mesh.size,
-        tile=setting.limits.tile,
-        batch_rows=setting.limits.batch_rows,
+        tile=engine.limits.tile,
+        batch_rows=engine.limits.batch_rows,
         most_rows=most_rows,
-        max_memory=setting.max_memory,
-        weights=None if probed.spares else weights_of(probe.jaxpr),
+        max_memory=engine.max_memory,
+        weights=None if engine.spares else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
-        answers=probe.outputs if setting.score is not None and setting.score.reads_own else 0,
+        answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
     )
     assert model.apply is not None
     programs = Programs(
         model.apply,
         model.params,
-        probed.compiled,
+        engine.compiled,
         sizes,
-        setting.players_of_codes,
+        engine.players_of_codes,
         codes,
         placement,
-        setting.listed,
-        setting.score,
+        engine.listed,
+        engine.score,
         probe.outputs,
-        probed.found,
+        engine.found,
         probe.look,
     )
     return DeviceBackend(programs)

@@ -23,7 +23,7 @@ from xaijax.games.engine.plan import (
     capacity,
     power_below,
 )
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.host_loop import Answered, run_on_host
@@ -36,7 +36,7 @@ from xaijax_kernels.engine.tiles import (
 )
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.evaluator import Probed, Setting
+    from xaijax.games.engine.evaluator import Engine
 
 Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
 
@@ -440,52 +440,52 @@ def named_rows(rows: Any) -> str:
     return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
 
 
-def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
+def host_backend(engine: Engine, most_rows: int, table: Table) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
-    setting, K = probed.setting, probed.findings.outputs
-    model, codes = setting.model, setting.replacement.codes
+    K = engine.findings.outputs
+    model, codes = engine.model, engine.replacement.codes
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
         answers = model.answer(table.asked(code_rows), first, K)
-        if probed.asked_again is not None:
-            probed.asked_again(code_rows, answers, table)
+        if engine.asked_again is not None:
+            engine.asked_again(code_rows, answers, table)
         return answers
 
-    call, block = _host_rows(setting, most_rows)
-    threads = min(threads_of(model.thread_safe), _together(setting, call))
+    call, block = _host_rows(engine, most_rows)
+    threads = min(threads_of(model.thread_safe), _together(engine, call))
     return HostBackend(
         answer,
-        setting.players.count,
-        setting.players_of_codes,
+        engine.players.count,
+        engine.players_of_codes,
         codes,
         rows_per_call=call,
         rows_per_block=block,
-        instances=setting.rows_at_a_time,
-        listed=setting.listed,
-        compiled=probed.compiled,
-        device=setting.devices[0],
-        sharing=_sharing(setting),
-        score=setting.score,
+        instances=engine.rows_at_a_time,
+        listed=engine.listed,
+        compiled=engine.compiled,
+        device=engine.devices[0],
+        sharing=_sharing(engine),
+        score=engine.score,
         threads=threads,
     )
 
 
-def _together(setting: Setting, call: int) -> int:
+def _together(engine: Engine, call: int) -> int:
     """Calls of a thread-safe model that half of the memory holds, as `_host_rows` counts them."""
-    codes = setting.replacement.codes
-    return max(1, setting.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
+    codes = engine.replacement.codes
+    return max(1, engine.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
 
 
-def _sharing(setting: Setting) -> Sharing | None:
+def _sharing(engine: Engine) -> Sharing | None:
     """Where hybrids of several instances may be the same; not of a random model."""
-    codes = setting.replacement.codes
-    if len(codes) > 1 or not setting.limits.shares or not setting.model.deterministic:
+    codes = engine.replacement.codes
+    if len(codes) > 1 or not engine.limits.shares or not engine.model.deterministic:
         return None
     # Codes, those asked, and what sorting needs.
-    return Sharing(setting.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
+    return Sharing(engine.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
 
 
-def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
+def _host_rows(engine: Engine, most_rows: int) -> tuple[int, int]:
     """(rows of one call, rows of one block of sums).
 
     A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
@@ -494,12 +494,12 @@ def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
     another way than a batch's. Never more than is asked for, than fits, or than the model's
     `max_rows`, a power of two below it.
     """
-    setting.refuse_large_tile()
-    codes = setting.replacement.codes
-    fits = setting.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
-    block = setting.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
-    wanted = min(setting.limits.batch_rows or block, max(block, min(most_rows, fits)))
+    engine.refuse_large_tile()
+    codes = engine.replacement.codes
+    fits = engine.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+    block = engine.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
+    wanted = min(engine.limits.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block
-    if setting.model.max_rows is not None:
-        call = min(call, power_below(setting.model.max_rows))
+    if engine.model.max_rows is not None:
+        call = min(call, power_below(engine.model.max_rows))
     return call, block

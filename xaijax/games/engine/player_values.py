@@ -18,8 +18,8 @@ import numpy as np
 
 from xaijax.core.once import once
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.evaluator import Probed
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.engine.evaluator import Engine
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
@@ -51,21 +51,21 @@ def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, number.ravel()
 
 
-def values_of(probed: Probed, codes: np.ndarray) -> Values | None:
+def values_of(engine: Engine, codes: np.ndarray) -> Values | None:
     """The values of instances [N, F] and of the donors; None where a table would be too large.
 
     Kept for the next game on the same rows.
     """
-    last = _last(probed)
+    last = _last(engine)
     one = last[0] if last else None
     if one is None or not _equal(one[0], codes):
-        one = codes, _made(probed, codes)
+        one = codes, _made(engine, codes)
         last[:] = [one]
     return one[1]
 
 
 @once
-def _last(probed: Probed) -> list[tuple[np.ndarray, Values | None]]:
+def _last(engine: Engine) -> list[tuple[np.ndarray, Values | None]]:
     """What was found of the last codes; a table is too large to keep several."""
     return []
 
@@ -74,16 +74,16 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(agreement_codes(one), agreement_codes(other))
 
 
-def _made(probed: Probed, codes: np.ndarray) -> Values | None:
-    donors, params = probed.setting.replacement.codes, probed.setting.model.params
+def _made(engine: Engine, codes: np.ndarray) -> Values | None:
+    donors, params = engine.replacement.codes, engine.model.params
     same = _equal(codes, donors)  # QII's pool is mostly its data
     rows = donors if same else np.concatenate([donors, codes])
     whole = agreement_codes(rows)
-    structure, players = probed.structure, probed.setting.code_players
-    width = probed.known.parts
-    most = probed.setting.max_memory // SHARE // (width * rows.itemsize)
+    structure, players = engine.structure, engine.code_players
+    width = engine.known.parts
+    most = engine.max_memory // SHARE // (width * rows.itemsize)
     firsts, numbers, V = [], [], 0
-    for p in range(probed.setting.players.count):
+    for p in range(engine.players.count):
         first, number = distinct(whole[:, players == p])
         numbers.append(number + V)
         firsts.append(first)
@@ -102,8 +102,8 @@ def _made(probed: Probed, codes: np.ndarray) -> Values | None:
         arguments,
         what=f"a table of the {V:,} values of players",
     )
-    table = probed.compiled.run(recipe)
-    if not probed.known.adds:
+    table = engine.compiled.run(recipe)
+    if not engine.known.adds:
         number = _alike(np.asarray(table)[:V], player)[number]
     of_donors = number[: len(donors)]
     return Values(of_donors if same else number[len(donors) :], of_donors, table)
@@ -121,10 +121,10 @@ def _alike(table: np.ndarray, player: np.ndarray) -> np.ndarray:
     return number
 
 
-def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
+def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
     """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
-    structure, params = probed.structure, probed.setting.model.params
-    head = head_of(probed, INSTANCES, values.table.dtype)
+    structure, params = engine.structure, engine.model.params
+    head = head_of(engine, INSTANCES, values.table.dtype)
     size = min(TOGETHER, INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length())
 
     def arguments(first: int) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
 
     run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} whole rows"
     recipe = Recipe(("whole", structure), run, arguments(0), what=what, ahead=1)
-    program = probed.compiled.program(recipe)
+    program = engine.compiled.program(recipe)
     parts: list[Any] = []
     for first in range(0, len(numbers), size):  # read while the next one runs
         parts.append(program(*arguments(first)))
@@ -144,6 +144,6 @@ def whole(probed: Probed, values: Values, numbers: np.ndarray) -> np.ndarray:
     return np.concatenate([np.asarray(part) for part in parts])[: len(numbers)]
 
 
-def head_of(probed: Probed, rows: int, dtype: Any) -> Any:
+def head_of(engine: Engine, rows: int, dtype: Any) -> Any:
     """What follows the structure, for so many rows at a time."""
-    return probed.compiled.head(probed.structure, probed.setting.model.params, rows, dtype)
+    return engine.compiled.head(engine.structure, engine.model.params, rows, dtype)

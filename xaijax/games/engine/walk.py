@@ -30,7 +30,7 @@ from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.evaluator import Probed
+    from xaijax.games.engine.evaluator import Engine
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
 # A CPU takes its layers through the cache of a core: few sizes, which XLA then writes out without a
@@ -201,16 +201,15 @@ class WalkBackend:
         )
 
 
-def walk_backend(probed: Probed) -> WalkBackend:
+def walk_backend(engine: Engine) -> WalkBackend:
     """The loop along orders of players, of a model with a first layer."""
-    setting = probed.setting
     return WalkBackend(
-        setting.model,
-        probed.structure,
-        probed.findings.outputs,
-        setting.replacement.codes,
-        setting.replacement.weights,
-        setting.instances_at_a_time,
-        placed(setting.devices, setting.model.params),
-        probed.compiled,
+        engine.model,
+        engine.structure,
+        engine.findings.outputs,
+        engine.replacement.codes,
+        engine.replacement.weights,
+        engine.instances_at_a_time,
+        placed(engine.devices, engine.model.params),
+        engine.compiled,
     )

@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import RAISE, Recipe, shape
 from xaijax.games.engine.device import part_of_tile
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls
+from xaijax.games.run import GameRun
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 
@@ -29,11 +29,11 @@ TILE_PARTS = 4
 LADDER = (4, 32, 256)
 
 
-def shorten_tiles(questions: Questions) -> None:
+def shorten_tiles(questions: GameRun) -> None:
     """Use smaller tiles on devices, where tile= was not given; probes the model."""
-    probed, evaluator = questions.probe(), questions.evaluator
-    if probed.setting.model.backend == "jax" and probed.setting.limits.tile is None:
-        evaluator.use_tile(part_of_tile(probed, TILE_PARTS))
+    engine, evaluator = questions.probe(), questions.evaluator
+    if engine.model.backend == "jax" and engine.limits.tile is None:
+        evaluator.use_tile(part_of_tile(engine, TILE_PARTS))
 
 
 class RuleDevice:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
 from xaijax.games.rules.coverage import Cover, settled
@@ -23,6 +22,7 @@ from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.host import RuleHost
 from xaijax.games.rules.pulls import satisfying
 from xaijax.games.rules.space import Perturbation
+from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
 from xaijax_kernels.rules.candidates import rule_keys
@@ -44,7 +44,7 @@ class RuleAsker:
         self._forget()
 
     def _forget(self) -> None:
-        self._donors, self._fits = self.evaluator.setting.replacement, self.evaluator.fits
+        self._donors, self._fits = self.evaluator.engine.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
         self.donor_answers: np.ndarray | None = None  # [B, A]
@@ -54,8 +54,8 @@ class RuleAsker:
         """Of the donors as the evaluator has them, who changes where a translation is left."""
         if self._fits != self.evaluator.fits:
             self._forget()
-        if self.evaluator.setting.replacement is not self._donors:
-            self._space = self._space.of_donors(self.evaluator.setting.replacement)
+        if self.evaluator.engine.replacement is not self._donors:
+            self._space = self._space.of_donors(self.evaluator.engine.replacement)
             self._forget()
         return self._space
 
@@ -66,11 +66,11 @@ class RuleAsker:
             self._pools[kind] = self.space.pool(search, self.bins)
         return self._pools[kind]
 
-    def loop(self, questions: Questions) -> RuleDevice | RuleHost:
+    def loop(self, questions: GameRun) -> RuleDevice | RuleHost:
         """The loop that runs the model; the first call probes it."""
         if self._loop is None:
             backend: Any = questions.backend()
-            if self.evaluator.setting.on_host:
+            if self.evaluator.engine.on_host:
                 self._loop = RuleHost(backend, self.score)
             else:
                 self._loop = RuleDevice(backend.programs, self.score)
@@ -85,7 +85,7 @@ class RuleGame:
     def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
         """first: which row of X the first is, for messages."""
         self.rows, asked = rows, as_asked(asker.evaluator, rows)
-        self.questions = Questions(asker.evaluator, asked, lambda done: None, first)
+        self.questions = GameRun(asker.evaluator, asked, first=first)
         # After the rows, by which it is known whether a translation answers.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
         self.bins = asker.space.bins.of(rows)  # int32 [N, F]
@@ -217,14 +217,14 @@ class RuleGame:
     @property
     def _shares_draws(self) -> bool:
         """Whether hybrids may be those of a smaller rule: donors that agree stay as they are."""
-        return self.space.KEEPS_DONORS and self.asker.evaluator.setting.model.deterministic
+        return self.space.KEEPS_DONORS and self.asker.evaluator.engine.model.deterministic
 
     def _same(self, who: np.ndarray, f: int, donors: np.ndarray) -> np.ndarray:
         """Whether keeping column f leaves the listed donors as they are; bool [q, D]."""
         if self.space.draws_in_bins:
             theirs = self.asker.bins[donors, f]
             return (self.low[who, f, None] <= theirs) & (theirs <= self.high[who, f, None])
-        theirs = agreement_codes(self.space.replacement.codes).reshape(self.space.B, self.F, -1)
+        theirs = self.space.replacement.bits.reshape(self.space.B, self.F, -1)
         mine = agreement_codes(self.questions.codes).reshape(self.N, self.F, -1)
         same = np.ones((len(who), len(donors)), bool)
         for c in range(theirs.shape[2]):
@@ -274,7 +274,7 @@ class RuleGame:
         self.rows_asked += asked
         # What fills a pull up is answered too, and not looked at.
         self.asker.evaluator.clock.padded_rows += len(some.header) * some.draws - asked
-        if bad >= 0 and self.asker.evaluator.setting.model.nonfinite != "propagate":
+        if bad >= 0 and self.asker.evaluator.engine.model.nonfinite != "propagate":
             row = int(some.header[bad, 0]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {row}, or "
@@ -327,7 +327,7 @@ class RuleGame:
 
 def as_asked(evaluator: Evaluator, rows: Any) -> Any:
     """Rows that were read with all their digits as the model reads them."""
-    table = evaluator.setting.replacement.table
+    table = evaluator.engine.replacement.table
     return table.rounded(rows) if isinstance(table, FloatTable) else rows
 
 

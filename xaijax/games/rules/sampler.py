@@ -16,7 +16,6 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.threads import in_order
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score
@@ -25,6 +24,7 @@ from xaijax.games.rules.coverage import Cover
 from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls
+from xaijax.games.run import GameRun
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
@@ -56,8 +56,8 @@ class SampledGame:
         """
         self.evaluator, self._score, self._sampler = evaluator, score, sampler
         self.read_bins, self._players, self._seed = bins, players, seed
-        self._table, self.rows = read_by(evaluator.setting.replacement.table), rows
-        self.questions = Questions(evaluator, rows, lambda done: None, first)
+        self._table, self.rows = read_by(evaluator.engine.replacement.table), rows
+        self.questions = GameRun(evaluator, rows, first=first)
         self.prints = fingerprints(rows)
         N, columns = len(rows_of(rows)), self.questions.P
         who, zero = np.arange(N), np.zeros(N, np.int32)
@@ -67,10 +67,10 @@ class SampledGame:
         self.rows_asked = 0
         self._owner: Any = None  # of each code column, where a `PlayerSpace` draws
         if isinstance(sampler, PlayerSpace):
-            donors = evaluator.setting.replacement
+            donors = evaluator.engine.replacement
             self._owner = sampler.owner(donors.table.codes_per_column, first, N)
             self._drawn_from, self._others = sampler.others(
-                self.questions.table_of_rows, rows, donors.codes, donors.weights
+                self.questions.table, rows, donors.codes, donors.weights
             )
         self.bins = None if bins is None else bins.of(rows)
         self.low = self.high = self.bins  # a rule keeps x's bin, never more
@@ -122,7 +122,7 @@ class SampledGame:
         owner = self._owner if self._owner.ndim == 1 else self._owner[who]
         own = self.questions.codes[who]
         codes = self._sampler.drawn(own, owner, self._others, who, kept, u)
-        if self.evaluator.setting.model.backend == "jax":
+        if self.evaluator.engine.model.backend == "jax":
             return self._scored(self._by_device(codes, who), who)
         return self._scored(self._by_host(self._drawn_from.asked(codes), who), who)
 
@@ -142,9 +142,9 @@ class SampledGame:
                 f"{len(rows_of(made)):,}."
             )
         rows = self._table.read(
-            made, "perturbation", self.evaluator.setting.model.allow_nan, "the data"
+            made, "perturbation", self.evaluator.engine.model.allow_nan, "the data"
         )
-        if isinstance(table := self.questions.table_of_rows, FloatTable):
+        if isinstance(table := self.questions.table, FloatTable):
             rows = table.like(rows, "what the sampler of perturbation= made")
         self._refuse_broken(rows, who, kept)
         return rows
@@ -176,10 +176,10 @@ class SampledGame:
         """Whether the model agrees; bool [M]."""
         codes = None
         if (
-            self.evaluator.setting.model.backend == "jax"
+            self.evaluator.engine.model.backend == "jax"
         ):  # unless a translation is left for these rows
             codes = self.evaluator.encoded(rows)[1]
-        if not self.evaluator.setting.on_host:
+        if not self.evaluator.engine.on_host:
             return self._scored(self._by_device(codes, who), who)
         if rows_of(rows).kind == "tree":  # which the engine asks by codes
             table, codes = self._table.encode(rows)
@@ -188,7 +188,7 @@ class SampledGame:
 
     def _scored(self, scores: np.ndarray, who: np.ndarray) -> np.ndarray:
         """Whether the scores [M] of draws around the instances `who` say "agrees"."""
-        if not np.isfinite(scores).all() and self.evaluator.setting.model.nonfinite != "propagate":
+        if not np.isfinite(scores).all() and self.evaluator.engine.model.nonfinite != "propagate":
             n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {n}. Mend the "
@@ -204,7 +204,7 @@ class SampledGame:
             places = np.arange(first, min(first + call, M))
             some = rows_of(rows).take(places, counted=True)
             try:
-                return self.evaluator.setting.model.answer(some, first, self.own.shape[1])
+                return self.evaluator.engine.model.answer(some, first, self.own.shape[1])
             except Exception as error:
                 own = named_rows(who[first : first + call] + self.questions.first)
                 error.add_note(f"xaijax: these are drawn around X {own}")

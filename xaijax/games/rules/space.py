@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError
-from xaijax.games.measure.replacement import Replacement
+from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.rules.bins import Bins
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, alias_table
 
@@ -45,7 +45,7 @@ class Perturbation:
     @property
     def B(self) -> int:
         """Donors."""
-        return len(self.replacement.codes)
+        return self.replacement.count
 
     @property
     def weights(self) -> np.ndarray:

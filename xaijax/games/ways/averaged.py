@@ -18,15 +18,15 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.once import once, shapes_of
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
-from xaijax.games.engine.evaluator import Setting
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.engine.turns import counted_on
@@ -45,9 +45,9 @@ class ByAveragedTables:
 
     asks_hybrids = True
 
-    def __init__(self, ask: Questions, weights: Weights) -> None:
+    def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights
-        self.structure = ask.probed.known.name
+        self.structure = ask.engine.structure_name
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Bool [n]."""
@@ -55,7 +55,7 @@ class ByAveragedTables:
         whole = stretch.differs.all(axis=(1, 2))
         program = self._averaged(stretch.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
-        fits = program is not None and program.holds and (not self._ask.asks or program.fits)
+        fits = program is not None and program.holds and (not self._ask.asks or program.compiles())
         return whole if fits else np.zeros_like(whole)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
@@ -82,18 +82,18 @@ class ByAveragedTables:
         """The donors and the program; None where donors are not averaged."""
         if not isinstance(backend, DeviceBackend):
             return None
-        return _averaged(backend, self._ask.setting)  # another backend where the tile was halved
+        return _averaged(backend, self._ask.engine)  # another backend where the tile was halved
 
 
 @once
-def _averaged(backend: DeviceBackend, setting: Setting) -> Averaged | None:
-    shape = _shape(setting, backend)
-    return None if shape is None else Averaged(setting, backend.programs, shape)
+def _averaged(backend: DeviceBackend, engine: Engine) -> Averaged | None:
+    shape = _shape(engine, backend)
+    return None if shape is None else Averaged(engine, backend.programs, shape)
 
 
-def _shape(setting: Setting, backend: DeviceBackend) -> MeansShape | None:
-    tile, P, B = backend.sizes.tile, setting.players.count, len(setting.replacement.codes)
-    score = setting.score
+def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
+    tile, P, B = backend.sizes.tile, engine.players.count, engine.replacement.count
+    score = engine.score
     # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
@@ -111,21 +111,21 @@ def _shape(setting: Setting, backend: DeviceBackend) -> MeansShape | None:
 class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
-    def __init__(self, setting: Setting, programs: Programs, shape: MeansShape) -> None:
+    def __init__(self, engine: Engine, programs: Programs, shape: MeansShape) -> None:
         self._programs, self._P = programs, shape.P
-        given = setting.replacement.weights
+        given = engine.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
         self._segments = -(-B // per_segment)
         missing = self._segments * per_segment - B
         split = (self._segments, shape.blocks, shape.donors)
-        donors = np.pad(setting.replacement.codes, ((0, missing), (0, 0)), mode="edge")
+        donors = np.pad(engine.replacement.codes, ((0, missing), (0, 0)), mode="edge")
         # Equal weights become ones, exactly; the scale is put back in float64.
         self._scale = given.max()
         own = np.pad(given / self._scale, (0, missing)).reshape(split)
         self._totals = own.sum(axis=(1, 2))
         self._split, self._rows = split, jax.device_put(donors, programs.same)
-        self.shape = replace(shape, prepared=self._prepares(setting))
+        self.shape = replace(shape, prepared=self._prepares(engine))
         self._weights = jax.device_put(own.astype(donors.dtype), programs.same)
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
@@ -134,7 +134,7 @@ class Averaged:
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
         table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
-        self._most = setting.max_memory // SHARE // table  # instances at a time
+        self._most = engine.max_memory // SHARE // table  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
         self._program: Any = None
@@ -144,13 +144,13 @@ class Averaged:
         """Whether the memory holds the table of one instance."""
         return self._most > 0
 
-    def _prepares(self, setting: Setting) -> bool:
+    def _prepares(self, engine: Engine) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
         programs = self._programs
         if not shapes_of(programs.structure.of, programs.params).prepares:
             return False
         held = self._prepared
-        return held.size * held.dtype.itemsize <= setting.max_memory // SHARE
+        return held.size * held.dtype.itemsize <= engine.max_memory // SHARE
 
     @cached_property
     def _prepared(self) -> jax.ShapeDtypeStruct:
@@ -166,16 +166,16 @@ class Averaged:
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
         return Recipe(key, run, arguments, what=what, results=p.same)
 
-    @cached_property
-    def _donors(self) -> jax.Array:
+    @once
+    def _make_donors(self) -> jax.Array:
         """As the program takes them; [segments, D, S, ..]."""
         if not self.shape.prepared:
             return self._rows.reshape(*self._split, -1)
         found = self._programs.compiled.run(self._preparing())
         return found.reshape(*self._split, *found.shape[1:])
 
-    @cached_property
-    def fits(self) -> bool:
+    @once
+    def compiles(self) -> bool:
         """Whether a dispatch fits the memory, and what is made before it; compiles both."""
         try:
             for recipe in self.recipes():
@@ -207,7 +207,12 @@ class Averaged:
         n, K = len(codes), self.shape.outputs
         rows = np.zeros((programs.sizes.instances, codes.shape[1]), codes.dtype)
         rows[:n] = codes
-        fixed = (programs.params, jax.device_put(rows, programs.same), self._donors, self._weights)
+        fixed = (
+            programs.params,
+            jax.device_put(rows, programs.same),
+            self._make_donors(),
+            self._weights,
+        )
         instance, segment = np.divmod(np.arange(n * segments), segments)
         blocks = np.asarray(self._blocks)[segment]
         work = np.stack([instance, segment, blocks], axis=1).astype(np.int32)

@@ -17,14 +17,14 @@ import jax
 import numpy as np
 
 from xaijax.core.once import once, shapes_of
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
-from xaijax.games.engine.evaluator import Setting
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
+from xaijax.games.run import GameRun
 from xaijax.games.ways.listed import ByRows, Part
 from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.listed import list_words
@@ -43,20 +43,20 @@ LEAST_ROWS = 16  # whose parts of players are held
 class ByParts:
     """Sums of parts, where a layer that adds spares enough of the model."""
 
-    def __init__(self, ask: Questions) -> None:
+    def __init__(self, ask: GameRun) -> None:
         self._ask = ask
 
     @property
     def structure(self) -> str:
         """What answers in place of the whole model."""
-        return self._ask.probed.known.name
+        return self._ask.engine.structure_name
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances, or none; bool [n]."""
         ask = self._ask
-        few = len(ask.setting.replacement.codes) < FEWEST_DONORS
-        by = not few and isinstance(ask.backend(), DeviceBackend) and ask.structured
-        return np.full(n, by and ask.probed.known.adds)
+        few = ask.engine.replacement.count < FEWEST_DONORS
+        by = not few and isinstance(ask.backend(), DeviceBackend) and ask.may_structure()
+        return np.full(n, by and ask.engine.known.adds)
 
     def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P].
@@ -65,7 +65,7 @@ class ByParts:
         """
         assert isinstance(backend, DeviceBackend)
         ask, B, C = self._ask, len(part.donors), len(masks)
-        means, bad = listed_of(backend, ask.setting, B).means(ask, rows, masks, part.donors)
+        means, bad = listed_of(backend, ask.engine, B).means(ask, rows, masks, part.donors)
         well = np.flatnonzero(~bad)
         ask.count.distinct += len(well) * B * C
         ask.told(len(well) * B * C)
@@ -79,21 +79,21 @@ class ByParts:
         """What `of` would ask for."""
         assert isinstance(backend, DeviceBackend)
         n, B = len(part.instances), len(part.donors)
-        program = listed_of(backend, self._ask.setting, B)
+        program = listed_of(backend, self._ask.engine, B)
         recipes = program.recipes(capacity(C + program.shape.coalitions, program.most), n)
         return Coming(np.full(n, C * B), program.calls(n, C), recipes)
 
 
 @once
-def listed_of(backend: DeviceBackend, setting: Setting, donors: int) -> Listed:
+def listed_of(backend: DeviceBackend, engine: Engine, donors: int) -> Listed:
     """The program of a setting's lists, for so many donors at a time."""
-    return Listed(backend, setting, donors)
+    return Listed(backend, engine, donors)
 
 
 class Listed:
     """The program of the lists of one explainer."""
 
-    def __init__(self, backend: DeviceBackend, setting: Setting, donors: int) -> None:
+    def __init__(self, backend: DeviceBackend, engine: Engine, donors: int) -> None:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure.of, programs.params)
@@ -104,13 +104,13 @@ class Listed:
         most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
         blocks = max(1, most // block)
         held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
-        fits = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
+        fits = max(1, engine.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
         instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
-        held = setting.max_memory // SHARE // (of_row * programs.donors.itemsize)
+        held = engine.max_memory // SHARE // (of_row * programs.donors.itemsize)
         by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
         self._instances = min(programs.sizes.instances, power_below(held) if by_player else 1 << 30)
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)
@@ -120,13 +120,13 @@ class Listed:
         self.most = programs.listed + self.shape.coalitions
 
     def means(
-        self, ask: Questions, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
+        self, ask: GameRun, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """(weighted means [n, C, K], which instances have a bad score [n]).
 
         Of the instances `rows` [n], coalitions masks bool [C, P] and these donors int [B].
         """
-        replacement, shape, programs = ask.setting.replacement, self.shape, self._programs
+        replacement, shape, programs = ask.engine.replacement, self.shape, self._programs
         (n, C), K = (len(rows), len(masks)), shape.outputs
         missing = self.segments * shape.donors - len(donors)
         filled = np.pad(donors, (0, missing), mode="edge")

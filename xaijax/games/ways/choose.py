@@ -9,7 +9,7 @@ takes it.
    from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
    a score that is no vector of chances.
 3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
-   structure where its products are at least a 32nd of the model's (`Probed.spares`), else by the
+   structure where its products are at least a 32nd of the model's (`Engine.spares`), else by the
    model.
 
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
@@ -26,7 +26,7 @@ made of the corners of pairs as in 3.
 
 **Coalitions of which each instance has its own**: one row for each and each donor (`own_lists`).
 
-**Orders** of players: walked by a first layer, where it may be (`Questions.walks`); else as listed
+**Orders** of players: walked by a first layer, where it may be (`GameRun.may_walk`); else as listed
 coalitions.
 
 **Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory and a draw has
@@ -48,9 +48,8 @@ from typing import Protocol
 
 import numpy as np
 
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.player_values import Values
-from xaijax.games.measure.quantity import Quantity
+from xaijax.games.run import GameRun
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
 from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
@@ -93,15 +92,15 @@ class SemivalueWay(Protocol):
         ...
 
 
-def semivalues(ask: Questions, quantity: Quantity, weights: Weights) -> list[SemivalueWay]:
+def semivalues(ask: GameRun, weights: Weights) -> list[SemivalueWay]:
     """The ways to the values with these weights, in order; probes the model."""
-    ask.backend()
-    linear = quantity.linear and affine_head(ask.probed) is not None
-    form = closed_form(ask.probed, weights) if linear and ask.solved else None
+    engine = ask.probe()
+    linear = ask.quantity.linear and affine_head(engine) is not None
+    form = closed_form(engine, weights) if linear and ask.may_solve() else None
     if form is not None:
         return [ByClosedForm(ask, form)]
     pairs = ByPairs(ask, weights)
-    return [ByAveragedTables(ask, weights), pairs] if ask.structured else [pairs]
+    return [ByAveragedTables(ask, weights), pairs] if ask.may_structure() else [pairs]
 
 
 class ListWay(Protocol):
@@ -119,7 +118,7 @@ class ListWay(Protocol):
         ...
 
 
-def listed(ask: Questions, masks: Masks, K: int, few: bool) -> list[ListWay]:
+def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> list[ListWay]:
     """The ways to the values of coalitions, bool [C, P], in order; probes the model.
 
     few: they are few, so that their distinct donors may be fewer than the list's rows.
@@ -131,17 +130,11 @@ def listed(ask: Questions, masks: Masks, K: int, few: bool) -> list[ListWay]:
     return [ByCrossing(ask, own, entries, K), ByDistinctDonors(ask, own, entries, K)]
 
 
-def in_parts(ask: Questions, masks: Masks, K: int) -> ListOfCoalitions:
+def in_parts(ask: GameRun, masks: Masks, K: int) -> ListOfCoalitions:
     """A list of coalitions, whose instances are asked by corners, by a layer or by rows."""
     return ListOfCoalitions(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
 
 
-def walked(ask: Questions) -> bool:
-    """Whether orders are walked; probes the model."""
-    ask.backend()
-    return ask.walks
-
-
-def parts_of_draws(ask: Questions, L: int) -> Values | None:
+def parts_of_draws(ask: GameRun, L: int) -> Values | None:
     """What answers drawn hybrids without rows; None: a row each."""
     return drawn_values(ask, L)

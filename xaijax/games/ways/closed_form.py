@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.once import once
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.evaluator import Engine
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Affine, Background, Form
 from xaijax_kernels.structures.closed_forms import blocks
@@ -26,7 +26,7 @@ class ByClosedForm:
 
     asks_hybrids = False
 
-    def __init__(self, ask: Questions, form: ClosedForm) -> None:
+    def __init__(self, ask: GameRun, form: ClosedForm) -> None:
         self._ask, self._form = ask, form
         self.structure = form.name
 
@@ -71,24 +71,24 @@ class ClosedForm:
 
 
 @once
-def affine_head(probed: Probed) -> Affine | None:
+def affine_head(engine: Engine) -> Affine | None:
     """(A [H, K], c [K]) where the trace of the model says layer A + c; else None."""
-    if not probed.structured or probed.setting.score is not None:
+    if not engine.structured or engine.score is not None:
         return None
-    return probed.structure.affine(probed.setting.model.params)
+    return engine.structure.affine(engine.model.params)
 
 
-def closed_form(probed: Probed, weights: Weights) -> ClosedForm | None:
+def closed_form(engine: Engine, weights: Weights) -> ClosedForm | None:
     """For the values with these weights, where the model's structure has one."""
-    return _made(probed, weights.of)
+    return _made(engine, weights.of)
 
 
 @once
-def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
-    head, setting = affine_head(probed), probed.setting
+def _made(engine: Engine, of: OfPlayers | OfSets) -> ClosedForm | None:
+    head = affine_head(engine)
     if head is None:
         return None
-    structure, params = probed.structure, setting.model.params
+    structure, params = engine.structure, engine.model.params
     known = structure.of(params)
 
     def read(params: Any, rows: Any) -> Any:
@@ -97,15 +97,15 @@ def _made(probed: Probed, of: OfPlayers | OfSets) -> ClosedForm | None:
     def columns(codes: np.ndarray) -> np.ndarray:
         given = params, next(blocks(codes))[0]
         recipe = Recipe(("columns", structure), read, given, what="the columns of a layer")
-        program = probed.compiled.program(recipe)
+        program = engine.compiled.program(recipe)
         return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in blocks(codes)])
 
-    weights = setting.replacement.weights
+    weights = engine.replacement.weights
     background = Background(
-        columns(setting.replacement.codes),
+        columns(engine.replacement.codes),
         weights,
-        known.of_columns(setting.code_players),
-        setting.players.count,  # the weights may be those of fewer, see `index_weights`
+        known.of_columns(engine.code_players),
+        engine.players.count,  # the weights may be those of fewer, see `index_weights`
         of,
     )
     form = known.closed_form(background, head)

@@ -14,10 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from xaijax.games.asking.questions import Questions
 from xaijax.games.asking.refuse import refuse_bad_answers
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.loop import Answers, Backend, Check, Done, Instances
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 
@@ -27,9 +27,9 @@ class ByPairs:
 
     asks_hybrids = True
 
-    def __init__(self, ask: Questions, weights: Weights) -> None:
+    def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights
-        self.structure = ask.probed.known.name if ask.structured else None
+        self.structure = ask.engine.structure_name if ask.may_structure() else None
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Every instance; bool [n]."""
@@ -42,7 +42,7 @@ class ByPairs:
         differs = stretch.differs[places]
         B = differs.shape[1]
         instance, donor = np.repeat(places, B), np.tile(np.arange(B), len(places))
-        check = refuse_bad_answers(ask.setting, here, backend)
+        check = refuse_bad_answers(ask.engine, here, backend)
         x = ask.instances(here)
         for _, pairs in ask.packs(backend, instance, donor, differs):
             done = ask.telling(pairs)
@@ -131,7 +131,7 @@ def _start(
 
 
 def full_tables(
-    ask: Questions, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
+    ask: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, means over donors [n, 2^P, K])."""
     backend = ask.backend()
@@ -142,7 +142,7 @@ def full_tables(
 
 
 def tables_coming(
-    ask: Questions, chosen: np.ndarray, most_rows: int, most_instances: int
+    ask: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, Coming]]:
     """(instances, what `full_tables` would ask for)."""
     backend = ask.backend()
@@ -158,7 +158,7 @@ def tables_coming(
 
 
 def _planned(
-    ask: Questions, chosen: np.ndarray, most_rows: int, most_instances: int
+    ask: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, how they differ from the donors) of stretches that fit the memory."""
     backend = ask.backend()
@@ -168,7 +168,7 @@ def _planned(
             yield chosen[first + lo : first + hi], differs[lo:hi]
 
 
-def _donors(ask: Questions, k: np.ndarray, backend: Backend, most_rows: int) -> Iterator[slice]:
+def _donors(ask: GameRun, k: np.ndarray, backend: Backend, most_rows: int) -> Iterator[slice]:
     """All donors, or a few at a time where their rows are too many; k int [n, B]."""
     rows = (np.int64(1) << np.maximum(k, ask.least_bits(backend))).sum()
     step = k.shape[1] if rows <= most_rows else max(1, most_rows >> ask.P)
@@ -177,7 +177,7 @@ def _donors(ask: Questions, k: np.ndarray, backend: Backend, most_rows: int) -> 
 
 
 def _table_of_stretch(
-    ask: Questions, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int, backend: Backend
+    ask: GameRun, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int, backend: Backend
 ) -> np.ndarray:
     """v(S) before the outer function."""
     table = np.zeros((len(differs), 1 << ask.P, K))

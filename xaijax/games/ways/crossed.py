@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.dispatch import THREADS, beside
-from xaijax.games.engine.evaluator import Probed, Setting
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, head_of, values_of
+from xaijax.games.run import GameRun
 from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 from xaijax_kernels.structures.singles import NUMBERS, single_means
 
@@ -36,28 +36,28 @@ SHARE = 8  # of the memory that the parts of a block of instances may take
 
 
 def crossed(
-    ask: Questions, masks: np.ndarray, entries: Any, here: np.ndarray, K: int
+    ask: GameRun, masks: np.ndarray, entries: Any, here: np.ndarray, K: int
 ) -> np.ndarray | None:
     """Means over donors, float64 [n, C, K], of masks bool [C, P]; None: a score is bad, or the
     table of values does not fit.
 
     entries: the donors that each coalition is asked with, see `distinct_donors`.
     """
-    values = values_of(ask.probed, ask.codes)
+    values = values_of(ask.engine, ask.codes)
     if values is None:
         return None
     C, replaced = len(masks), (~masks).sum(axis=1)
     if masks.all():
-        answers = ask.ends.rows_by_values
+        answers = ask.ends.ask_rows_by_values()
         if answers is None:
             return None
         own = answers[here]
-        score = ask.setting.score
+        score = ask.engine.score
         scores = own if score is None else np.asarray(score(own, own))
         kept = np.isfinite(scores) if score is None else score.kept(scores)
         ask.answered(len(here))
         return np.repeat(scores[:, None], C, axis=1).astype(np.float64) if kept.all() else None
-    step = _coalitions_at_a_time(ask.setting, values)
+    step = _coalitions_at_a_time(ask.engine, values)
     if replaced.max() == 1 and step >= ask.P:
         try:
             found = _one_at_a_time(ask, values, masks, entries, here, K)
@@ -79,10 +79,10 @@ def crossed(
     return np.concatenate(parts, axis=1)
 
 
-def _coalitions_at_a_time(setting: Setting, values: Values) -> int:
+def _coalitions_at_a_time(engine: Engine, values: Values) -> int:
     # A block holds its parts twice or three times while they are made.
     per_coalition = 3 * INSTANCES * values.table.shape[1] * values.table.dtype.itemsize
-    return max(1, setting.max_memory // SHARE // per_coalition)
+    return max(1, engine.max_memory // SHARE // per_coalition)
 
 
 def _blocks(entries: Any, values: Values, first: int, step: int) -> tuple[np.ndarray, ...]:
@@ -103,7 +103,7 @@ def _blocks(entries: Any, values: Values, first: int, step: int) -> tuple[np.nda
 
 
 def _of_list(
-    ask: Questions,
+    ask: GameRun,
     values: Values,
     masks: np.ndarray,
     blocks: tuple[np.ndarray, ...],
@@ -112,7 +112,7 @@ def _of_list(
 ) -> np.ndarray | None:
     """The means of some coalitions."""
     out = np.empty((len(here), len(masks), K))
-    run = _run(crossed_means, ask.probed, values, DONORS, K)
+    run = _run(crossed_means, ask.engine, values, DONORS, K)
     for place, (means, bad) in _asked(ask, values, here, "crossed", K, run, (masks, *blocks)):
         if bad:
             return None
@@ -121,12 +121,12 @@ def _of_list(
 
 
 def _one_at_a_time(
-    ask: Questions, values: Values, masks: np.ndarray, entries: Any, here: np.ndarray, K: int
+    ask: GameRun, values: Values, masks: np.ndarray, entries: Any, here: np.ndarray, K: int
 ) -> np.ndarray | None:
     """The means of coalitions that replace one player, or none."""
     replaced = ~masks
-    blocks = _values(entries, values, replaced, ask.probed.known.width)
-    run = _run(single_means, ask.probed, values, blocks[1][0].size, K)
+    blocks = _values(entries, values, replaced, ask.engine.known.width)
+    run = _run(single_means, ask.engine, values, blocks[1][0].size, K)
     out = np.empty((len(here), len(masks), K))
     for place, (own, means, bad) in _asked(ask, values, here, "singles", K, run, blocks):
         if bad:
@@ -171,7 +171,7 @@ def _values(
 
 
 def _asked(
-    ask: Questions,
+    ask: GameRun,
     values: Values,
     here: np.ndarray,
     key: str,
@@ -182,22 +182,22 @@ def _asked(
     """(places, what a program finds) of the instances `here`, some at a time; two calls beside each
     other, where the memory holds both.
     """
-    probed, setting, N = ask.probed, ask.setting, len(here)
+    engine, N = ask.engine, len(here)
     size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
 
     def arguments(first: int) -> tuple[Any, ...]:
         rows = values.of_rows[here[first : first + size]]
         if len(rows) < size:
             rows = np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
-        return setting.model.params, values.table, rows, *blocks
+        return engine.model.params, values.table, rows, *blocks
 
-    name, what = (key, probed.structure, setting.score, K), "instances crossed with donors"
+    name, what = (key, engine.structure, engine.score, K), "instances crossed with donors"
     own, ahead = Recipe(name, run, arguments(0), what=what, ahead=THREADS), THREADS
     try:
-        program = probed.compiled.program(own)
+        program = engine.compiled.program(own)
     except MemoryPlanError:
         ahead = 0
-        program = probed.compiled.program(replace(own, ahead=0))
+        program = engine.compiled.program(replace(own, ahead=0))
     waiting: deque[tuple[slice, Any]] = deque()
     for first in range(0, N, size):  # arguments of one shape: the program is looked up once
         found = beside(program, arguments(first))
@@ -209,14 +209,14 @@ def _asked(
         yield place, found.result()
 
 
-def _run(kernel: Any, probed: Probed, values: Values, donors: int, K: int) -> Any:
+def _run(kernel: Any, engine: Engine, values: Values, donors: int, K: int) -> Any:
     """What a program is compiled of; donors: that a call of the head has beside each instance."""
-    score, dtype = probed.setting.score, values.table.dtype
+    score, dtype = engine.score, values.table.dtype
     return partial(
         kernel,
-        probed.structure.of,
-        head_of(probed, INSTANCES * donors, dtype),
-        head_of(probed, INSTANCES, dtype),
+        engine.structure.of,
+        head_of(engine, INSTANCES * donors, dtype),
+        head_of(engine, INSTANCES, dtype),
         (lambda answers, own: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
         K,

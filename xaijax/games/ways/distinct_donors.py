@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.core.once import once
-from xaijax.games.asking.questions import Questions
 from xaijax.games.asking.whole_rows import ROWS_AT_A_TIME
-from xaijax.games.engine.evaluator import Setting
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import distinct
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.run import GameRun
 from xaijax.games.ways.crossed import crossed
 from xaijax.games.ways.totals import Means
 from xaijax_kernels.engine.lattice import kept_columns
@@ -42,29 +42,29 @@ class Entries:
         return len(self.coalition)
 
 
-def entries_of(setting: Setting, masks: np.ndarray) -> Entries:
+def entries_of(engine: Engine, masks: np.ndarray) -> Entries:
     """Of coalitions bool [C, P], True = kept."""
     coalition, donor, weight, columns = [], [], [], []
     for c, kept in enumerate(masks):
         # What replaces one player is asked of all data again and again.
-        keeps = (~kept).sum() == 1 and setting.replacement.codes.size <= MOST_KEPT
+        keeps = (~kept).sum() == 1 and engine.replacement.codes.size <= MOST_KEPT
         find = _apart_by_player if keeps else _apart
-        first, own = find(setting, kept.tobytes())
+        first, own = find(engine, kept.tobytes())
         coalition.append(np.full(len(first), c, np.int32))
         donor.append(first)
         weight.append(own)
-        columns.append(~kept_columns(kept, setting.code_players))
+        columns.append(~kept_columns(kept, engine.code_players))
     start = np.cumsum([0, *map(len, donor)])[:-1]
     joined = [np.concatenate(parts) for parts in (coalition, donor, weight)]
     return Entries(joined[0], joined[1], joined[2], start, columns)
 
 
-def _apart(setting: Setting, mask: bytes) -> tuple[np.ndarray, np.ndarray]:
+def _apart(engine: Engine, mask: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Donors that differ in what a coalition replaces: (one of those that agree, int32 [E], the
     weights of all of them [E]).
     """
-    codes, weights = agreement_codes(setting.replacement.codes), setting.replacement.weights
-    replaced = ~kept_columns(np.frombuffer(mask, bool), setting.code_players)
+    codes, weights = engine.replacement.bits, engine.replacement.weights
+    replaced = ~kept_columns(np.frombuffer(mask, bool), engine.code_players)
     if replaced.any():
         first, place = distinct(codes[:, replaced])
     else:
@@ -100,26 +100,26 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
     return first + np.add.reduceat(change, entries.start, axis=1)
 
 
-def entries_worth_it(ask: Questions, masks: np.ndarray) -> Entries | None:
+def entries_worth_it(ask: GameRun, masks: np.ndarray) -> Entries | None:
     """What each instance is asked by distinct donors; None where that saves too little."""
-    replacement = ask.setting.replacement
-    if not ask.setting.model.deterministic or ask.setting.listed < len(masks):
+    replacement = ask.engine.replacement
+    if not ask.engine.model.deterministic or ask.engine.listed < len(masks):
         return None
     apart = masks[masks.any(axis=1)]
     if not len(apart):
         return None
-    entries = entries_of(ask.setting, apart)
+    entries = entries_of(ask.engine, apart)
     slot = 1 << ask.backend().slot_bits
-    listed = -(-len(apart) // slot) * slot * len(replacement.codes)
+    listed = -(-len(apart) // slot) * slot * replacement.count
     return entries if len(entries) <= WORTH * listed else None
 
 
-def rows_of_list(ask: Questions, masks: np.ndarray) -> int:
+def rows_of_list(ask: GameRun, masks: np.ndarray) -> int:
     """Model rows that a list asks of one instance at most; asks the model nothing."""
     apart = masks[masks.any(axis=1)]
-    if not ask.setting.model.deterministic or not len(apart):
-        return len(masks) * len(ask.setting.replacement.codes)
-    return len(entries_of(ask.setting, apart))
+    if not ask.engine.model.deterministic or not len(apart):
+        return len(masks) * ask.engine.replacement.count
+    return len(entries_of(ask.engine, apart))
 
 
 class ByDistinctDonors:
@@ -127,7 +127,7 @@ class ByDistinctDonors:
 
     structure: str | None = None
 
-    def __init__(self, ask: Questions, masks: np.ndarray, entries: Entries, K: int) -> None:
+    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
         self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
@@ -139,7 +139,7 @@ class ByDistinctDonors:
     def _asked(self, here: np.ndarray) -> np.ndarray:
         """Of the coalitions that keep something; [n, C of them, K]."""
         ask, entries = self._ask, self._entries
-        donors = agreement_codes(ask.setting.replacement.codes)
+        donors = ask.engine.replacement.bits
         kept = self._masks[self._masks.any(axis=1)]  # those that entries number
         masks = np.concatenate([kept, np.ones((1, ask.P), bool)])
         same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
@@ -166,19 +166,19 @@ class ByDistinctDonors:
 class ByCrossing:
     """The same by the model's structure: instances beside distinct donors, see `crossed`."""
 
-    def __init__(self, ask: Questions, masks: np.ndarray, entries: Entries, K: int) -> None:
+    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
         self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
 
     @property
     def structure(self) -> str:
         """What answers in place of the whole model."""
-        return self._ask.probed.known.name
+        return self._ask.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
         """Of the instances `chosen`; None: the next way answers them."""
         ask = self._ask
         apart = self._masks[self._masks.any(axis=1)]
-        found = crossed(ask, apart, self._entries, chosen, self._K) if ask.crosses else None
+        found = crossed(ask, apart, self._entries, chosen, self._K) if ask.may_cross() else None
         return None if found is None else self._parts(chosen, found)
 
     def _parts(self, chosen: np.ndarray, found: np.ndarray) -> Iterator[Means]:
@@ -189,17 +189,15 @@ class ByCrossing:
             first += len(here)
 
 
-def stretches(ask: Questions, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
+def stretches(ask: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
     """Instances int [n] whose answers are held together."""
-    fits = min(ROWS_AT_A_TIME, ask.setting.max_memory // 8 // (32 + 16 * K))
-    step = max(1, min(ask.setting.rows_at_a_time, fits // len(entries)))
+    fits = min(ROWS_AT_A_TIME, ask.engine.max_memory // 8 // (32 + 16 * K))
+    step = max(1, min(ask.engine.rows_at_a_time, fits // len(entries)))
     for first in range(0, len(chosen), step):
         yield chosen[first : first + step]
 
 
-def with_donors(
-    ask: Questions, masks: np.ndarray, here: np.ndarray, found: np.ndarray
-) -> np.ndarray:
+def with_donors(ask: GameRun, masks: np.ndarray, here: np.ndarray, found: np.ndarray) -> np.ndarray:
     """All coalitions [n, C, K]: those that keep something, found, and those that keep nothing,
     which are a donor, whoever x is.
     """

@@ -12,10 +12,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
+from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
@@ -25,34 +25,34 @@ MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all h
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 
-def drawn_values(ask: Questions, L: int) -> Values | None:
+def drawn_values(ask: GameRun, L: int) -> Values | None:
     """What the players of this game's rows add to the layer; None where draws go by whole rows."""
-    probed, setting = ask.probed, ask.setting
+    engine = ask.engine
     ask.backend()  # probes the model
-    if not ask.crosses:
+    if not ask.may_cross():
         return None
-    known = probed.known
+    known = engine.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
-    per_row = setting.players.count * known.width * setting.replacement.codes.itemsize
-    if (ask.N + len(setting.replacement.codes)) * per_row > setting.max_memory // SHARE:
+    per_row = engine.players.count * known.width * engine.replacement.codes.itemsize
+    if (ask.N + engine.replacement.count) * per_row > engine.max_memory // SHARE:
         return None
-    return values_of(ask.probed, ask.codes)
+    return values_of(ask.engine, ask.codes)
 
 
 def drawn(
-    ask: Questions, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
+    ask: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
 ) -> np.ndarray | None:
     """Scores, float64 [n, D, L, K]; None: one is bad.
 
     instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
     """
-    probed, setting = ask.probed, ask.setting
+    engine = ask.engine
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = _run(probed, L, tile, values.table.dtype)
-    key = ("drawn", probed.structure, setting.score, L, tile)
+    run = _run(engine, L, tile, values.table.dtype)
+    key = ("drawn", engine.structure, engine.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
     total, parts = instance.size, []
@@ -62,14 +62,14 @@ def drawn(
         tiles = -(-count // tile)
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
-        arguments = (setting.model.params, of_rows, of_donors, *some, masks)
+        arguments = (engine.model.params, of_rows, of_donors, *some, masks)
         recipe = Recipe(key, run, arguments, what="drawn hybrids")
-        scores, bad = probed.compiled.run(recipe)
+        scores, bad = engine.compiled.run(recipe)
         parts.append((scores, bad, count))
     ask.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
         return None
-    found = np.empty((total, L, ask.probed.outputs))
+    found = np.empty((total, L, ask.engine.outputs))
     first = 0
     for scores, _, count in parts:
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
@@ -78,14 +78,14 @@ def drawn(
     return found.reshape(*shape, L, -1)
 
 
-def _run(probed: Probed, L: int, tile: int, dtype: Any) -> Any:
+def _run(engine: Engine, L: int, tile: int, dtype: Any) -> Any:
     """What a program is compiled of."""
-    score = probed.setting.score
+    score = engine.score
     return partial(
         drawn_scores,
-        probed.structure.of,
-        head_of(probed, L * tile, dtype),
-        head_of(probed, tile, dtype),
+        engine.structure.of,
+        head_of(engine, L * tile, dtype),
+        head_of(engine, tile, dtype),
         (lambda answers, own: answers) if score is None else score,
         jnp.isfinite if score is None else score.kept,
     )

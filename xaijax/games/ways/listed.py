@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.loop import Backend
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
@@ -96,7 +96,7 @@ class ByCorners:
 
     structure: str | None = None
 
-    def __init__(self, ask: Questions) -> None:
+    def __init__(self, ask: GameRun) -> None:
         self._ask = ask
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
@@ -140,7 +140,7 @@ class ByRows:
 
     structure: str | None = None
 
-    def __init__(self, ask: Questions) -> None:
+    def __init__(self, ask: GameRun) -> None:
         self._ask = ask
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
@@ -171,7 +171,7 @@ class ByRows:
 class ByList:
     """One row for each coalition and donor, sums of parts, or corners of pairs."""
 
-    def __init__(self, ask: Questions, asked: ListOfCoalitions) -> None:
+    def __init__(self, ask: GameRun, asked: ListOfCoalitions) -> None:
         self._ask, self._asked = ask, asked
 
     @property
@@ -182,7 +182,7 @@ class ByList:
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """Of the instances `chosen`."""
         ask, backend = self._ask, self._ask.backend()
-        random = not ask.setting.model.deterministic
+        random = not ask.engine.model.deterministic
         for first, differs in ask.differing(chosen):
             own = chosen[first : first + len(differs)]
             run = partial(self._asked.of, rows=own, differs=None if random else differs)
@@ -193,13 +193,13 @@ class ByList:
 class ListOfCoalitions:
     """The values of one list of coalitions, for a stretch of instances at a time."""
 
-    def __init__(self, ask: Questions, ways: Sequence[WayOfList], masks: Masks, K: int) -> None:
+    def __init__(self, ask: GameRun, ways: Sequence[WayOfList], masks: Masks, K: int) -> None:
         """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
         such an array for a slice.
         """
         self._ask, self._ways, self._masks = ask, ways, masks
-        self._B = len(ask.setting.replacement.weights)
-        self._most = max(1, min(MOST_ROWS, ask.setting.max_memory // 4 // (16 * K)))
+        self._B = len(ask.engine.replacement.weights)
+        self._most = max(1, min(MOST_ROWS, ask.engine.max_memory // 4 // (16 * K)))
         self._K = K
         self.structure: str | None = None  # what answered some instances, if the model did not
 
@@ -234,7 +234,7 @@ class ListOfCoalitions:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
-        step = min(self._ask.setting.listed, fits)
+        step = min(self._ask.engine.listed, fits)
         left, taken = np.arange(n), []
         for way in self._ways:  # corners are asked once for each part of the list
             places = way.takes(n, differs, min(step, C))[left]
@@ -256,29 +256,29 @@ class ListOfCoalitions:
 # One row for each coalition and donor, by the model itself.
 
 
-def own_list_means(ask: Questions, rows: np.ndarray, masks: np.ndarray, K: int) -> np.ndarray:
+def own_list_means(ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int) -> np.ndarray:
     """Means over donors, float64 [n, C, K], of the instances `rows` [n]; masks bool [n, C, P]."""
     run = partial(_means, ask, rows, masks, K)
     return ask.with_offset(ask.with_less_where_memory_is_short(ask.backend(), run)[1])
 
 
 def _means(
-    ask: Questions, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
+    ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
 ) -> np.ndarray:
     """The same on this backend, so many at a time as the memory holds."""
     n, C, P = masks.shape
-    slot, setting = 1 << backend.slot_bits, ask.setting
-    B, most = len(setting.replacement.weights), max(1, setting.max_memory // 4 // (16 * K))
+    slot, engine = 1 << backend.slot_bits, ask.engine
+    B, most = len(engine.replacement.weights), max(1, engine.max_memory // 4 // (16 * K))
     most = min(MOST_ROWS, most)
-    step = min(setting.listed, max(slot, most // B // slot * slot))
+    step = min(engine.listed, max(slot, most // B // slot * slot))
     out = np.zeros((n, C, K))
     for c in range(0, C, step):
         part = masks[:, c : c + step]
         own = part.shape[1]
         padded = -(-own // slot) * slot
         donors = max(1, min(B, most // padded))
-        together = max(1, min(most // (padded * donors), setting.listed // padded))
-        together = min(together, setting.instances_at_a_time)
+        together = max(1, min(most // (padded * donors), engine.listed // padded))
+        together = min(together, engine.instances_at_a_time)
         for i in range(0, n, together):
             some = part[i : i + together]
             last = np.repeat(some[:, -1:], padded - own, axis=1)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError
-from xaijax.games.asking.questions import Questions
+from xaijax.games.run import GameRun
 
 ROWS = 1 << 19  # asked together
 LISTED = 1 << 13  # sets asked as one list
@@ -38,7 +38,7 @@ def refuse_too_many(asked: int, donors: int, sets: int) -> None:
 
 
 def plain_sums(
-    ask: Questions,
+    ask: GameRun,
     replaced: np.ndarray,  # bool [C, P]; the first set is empty
     outer: tuple[np.ndarray, ...] | None,  # G times int64 [D]; None: every instance by itself
     inner: np.ndarray,  # int64 [B]
@@ -55,7 +55,7 @@ def plain_sums(
     B, C = len(inner), len(replaced)
     refuse_too_many(len(asked), B, C)
     ask.backend()
-    K = ask.probed.outputs
+    K = ask.engine.outputs
     heaviest = 1 if outer is None else max(int(one.sum()) for one in outer)
     wide = int(inner.sum()) * width >= 1 << 57  # the sum over donors alone
     small = not wide and heaviest * int(inner.sum()) * width < 1 << 62
@@ -114,13 +114,13 @@ class _Part:
 
 
 def _scores(
-    ask: Questions, asked: np.ndarray, kept: np.ndarray, B: int
+    ask: GameRun, asked: np.ndarray, kept: np.ndarray, B: int
 ) -> Iterator[tuple[np.ndarray, _Part, np.ndarray]]:
     """(instances [n], which sets and donors, float64 [n, C', B', K]) piece by piece."""
     C = len(kept)
-    step_c = max(1, min(C, ask.setting.listed, LISTED))
+    step_c = max(1, min(C, ask.engine.listed, LISTED))
     step_b = max(1, min(B, ROWS // step_c))
-    step_n = max(1, min(ask.setting.rows_at_a_time, ROWS // (step_c * step_b)))
+    step_n = max(1, min(ask.engine.rows_at_a_time, ROWS // (step_c * step_b)))
     for c in range(0, C, step_c):
         masks = kept[c : c + step_c]
         for b in range(0, B, step_b):
@@ -134,9 +134,9 @@ def _scores(
                 yield here, part, scores.reshape(*shape, -1)
 
 
-def _own_scores(ask: Questions, asked: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _own_scores(ask: GameRun, asked: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances [n], float64 [n, K]) of the rows as they are."""
-    step = ask.setting.rows_at_a_time
+    step = ask.engine.rows_at_a_time
     whole = np.ones((1, ask.P), bool)
     for n in range(0, len(asked), step):
         here = asked[n : n + step]

@@ -63,6 +63,7 @@ class Weights:
 
     def __init__(self, of: OfPlayers | OfSets) -> None:
         self.of, self.order = of, of.order
+        self.count = lru_cache(None)(self._count)
         self.corners = lru_cache(None)(self._corners)
         self.pieces = lru_cache(None)(self._pieces)
 
@@ -71,7 +72,7 @@ class Weights:
         """Of single players, with weights p [P]."""
         return cls(OfPlayers(tuple(p.tolist())))
 
-    def count(self, k: int) -> int:
+    def _count(self, k: int) -> int:
         """M, sets of k players."""
         return interactions.count(k, self.order)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import Sampled, sampled
-from xaijax.games.game import Game
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice, tell_long, tell_unmet
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import Answer, explanation, with_one_base
@@ -53,13 +52,13 @@ class Question:
                 "xaijax.AmortizedExplainer(xaijax.Explainer(model, background))."
             )
         evaluator = explainer._evaluator
-        if evaluator is None or hasattr(evaluator.setting.replacement.table, "stand_ins"):
+        if evaluator is None or hasattr(evaluator.engine.replacement.table, "stand_ins"):
             raise InputError(
                 "explainer has a baseline, or players, of each instance. Each row then has a base "
                 "value or players of its own, which the network is not told. Give background rows "
                 "and players= that all rows share."
             )
-        if evaluator.setting.fixed:
+        if evaluator.engine.fixed:
             raise InputError(
                 "explainer has columns that are never replaced (-1 in players=), so that each row "
                 "has a base value of its own, which the network is not told. Make them players."
@@ -79,7 +78,7 @@ class Question:
     def read(self, X: Any) -> Any:
         """X checked and copied, as the model takes rows."""
         explainer = self.explainer
-        table = explainer._open().setting.replacement.table
+        table = explainer._open().engine.replacement.table
         return table.read(X, "X", explainer.model.allow_nan)
 
     def explained(self, rows: Any, progress: Progress, seed: int | None = None) -> Labels:
@@ -112,7 +111,7 @@ class Question:
     def base(self) -> np.ndarray:
         """link(mean of f over the background), float64 [K], by the model's own answers."""
         explainer = self.explainer
-        donors = explainer._open().setting.replacement
+        donors = explainer._open().engine.replacement
         answers = explainer.model.predict(donors.as_read).reshape(len(donors.weights), -1)
         mean = (donors.weights @ answers)[None, None]
         return explainer.quantity.of(mean, None, lambda _: "no player kept")[0, 0]
@@ -121,11 +120,11 @@ class Question:
         """Those of this question; the model is asked no more than its probe."""
         explainer = self.explainer
         evaluator = explainer._open()
-        donors = evaluator.setting.replacement.as_read
-        table = evaluator.setting.replacement.table
+        donors = evaluator.engine.replacement.as_read
+        table = evaluator.engine.replacement.table
         rows = table.read(rows_of(donors).part(0, 1), "background", True)
-        game = Game(evaluator, rows, explainer.quantity)
-        assert game.outputs > 0  # which probes the model
+        game = GameRun(evaluator, rows, explainer.quantity)
+        assert game.probe().outputs > 0  # which probes the model
         columns = explainer.players.all_columns()
         shape = tuple(int(n) for n in table.shape)
         return Marks(fingerprint(game), model_fingerprint(game), self.players, columns, shape)
@@ -239,8 +238,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     if choice.sampler is None:
         with of_some_rows():
             return explainer(X, progress=progress)
-    closed = partial(explainer._closed, game)
-    coming = tell_long(game, survey, choice, named(explainer.index), closed)
+    coming = tell_long(game, survey, choice, explainer.exact)
     before = game.evaluator.start()
     bar = progress_bar(progress, coming)
     with bar:
@@ -250,7 +248,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     return explanation(explainer, X, rows, game, choice, answer, before, seconds)
 
 
-def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answer:
+def _answer(explainer: Explainer, game: GameRun, choice: Choice, seed: int) -> Answer:
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
@@ -265,6 +263,6 @@ def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answ
     tell_unmet(whole, choice)
     drawn = Answer.of_sampled(whole)
     if len(own):
-        exact = Answer.of_exact(explainer._enumerated(game, own))
+        exact = Answer.of_exact(explainer.exact.estimate(game, own))
         drawn = Answer.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xaijax.core.errors import InputError
-from xaijax.games.asking.long_runs import tell_long_run
+from xaijax.games.asking.refuse import tell_long_run
 from xaijax.games.rules.space import Perturbation
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings
@@ -19,7 +19,7 @@ SEARCHES = ("auto", "exact", "table", "kl-lucb", "sar")
 BANDIT_DRAWS = 390
 # Operations to draw a row of a rule, and more for each of its columns: hashed numbers, a choice of
 # a data row, a gather. A linear model on two cores took 52 million rows a second of 8 columns and
-# 28 of 32, which is 960 and 1,780 operations a row at the speed that `long_runs` counts with.
+# 28 of 32, which is 960 and 1,780 operations a row at the speed that `why_long` counts with.
 OF_A_DRAW, OF_A_DRAWN_COLUMN = 690, 30
 
 

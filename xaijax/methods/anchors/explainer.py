@@ -14,10 +14,10 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
-from xaijax.games.asking.questions import Questions
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.device import shorten_tiles
 from xaijax.games.rules.game import as_asked
+from xaijax.games.run import GameRun
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, rows_of_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.problem import Problem
@@ -406,11 +406,11 @@ class AnchorExplainer:
 def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
     """What a search for the rules of these rows asks for, about; probes the model."""
     rows = as_asked(problem.evaluator, rows)
-    ask = Questions(problem.evaluator, rows, lambda done: None, asks=False)
+    ask = GameRun(problem.evaluator, rows, asks=False)
     shorten_tiles(ask)
     backend, N = ask.backend(), ask.N
     asked = np.ones(N, np.int64)  # f(x)
-    parts = _parts(N, problem.evaluator.setting.rows_at_a_time)
+    parts = _parts(N, problem.evaluator.engine.rows_at_a_time)
     calls = sum(backend.calls(n, scored=False) for n in parts)
     recipes = [backend.recipe("rows", scored=False)]
     if problem.space is not None and problem.space.ASKS_DATA:
@@ -420,7 +420,7 @@ def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
         rules, draws = rows_of_search(problem.space, settings, problem.F)
         asked += rules * draws
         calls += backend.calls(N * rules * draws)
-    compiled = problem.evaluator.probed.compiled
+    compiled = problem.evaluator.engine.compiled
     return Plan(
         estimator=np.full(N, settings.search),
         model_rows=asked,
@@ -429,7 +429,7 @@ def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
         model_calls=calls,
         memory=backend.bytes,
         programs=sum(map(compiled.lacks, recipes)),
-        backend=problem.evaluator.setting.model.backend,
+        backend=problem.evaluator.engine.model.backend,
     )
 
 

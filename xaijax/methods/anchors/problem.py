@@ -17,7 +17,8 @@ from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
-from xaijax.games.measure.replacement import Baseline, pool_of
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.measure.replacement.rows import pool_of
 from xaijax.games.measure.score import Agrees, Score, Within
 from xaijax.games.rules.bins import Bins, bins_of
 from xaijax.games.rules.game import RuleAsker, RuleGame
@@ -222,10 +223,10 @@ class Problem:
         self._refuse(draws * each, name)
 
     def _refuse(self, held: int, name: str) -> None:
-        if held > self.evaluator.setting.max_memory:
+        if held > self.evaluator.engine.max_memory:
             raise MemoryPlanError(
                 f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
-                f"than max_memory={self.evaluator.setting.max_memory:,}. Say fewer, or raise "
+                f"than max_memory={self.evaluator.engine.max_memory:,}. Say fewer, or raise "
                 "max_memory=."
             )
 
@@ -234,7 +235,7 @@ class Problem:
 
         Raises MemoryPlanError where one alone needs more than all of it.
         """
-        B = self.evaluator.setting.replacement.codes.shape[0] if self.sampler is None else samples
+        B = self.evaluator.engine.replacement.count if self.sampler is None else samples
         A = beam * self.F
         each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
         if self.sampler is not None and self.bins is not None:
@@ -242,8 +243,8 @@ class Problem:
         wide = f"beam_size={beam:,}"
         own = self.sampler is not None and self.bins is not None
         self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
-        memory = self.evaluator.setting.max_memory
-        return max(1, min(self.evaluator.setting.rows_at_a_time, memory // 8 // each))
+        memory = self.evaluator.engine.max_memory
+        return max(1, min(self.evaluator.engine.rows_at_a_time, memory // 8 // each))
 
 
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:

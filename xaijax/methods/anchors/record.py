@@ -83,7 +83,7 @@ def record(
     """
     evaluator = problem.evaluator
     evaluator.finish()
-    clock, model = evaluator.clock, evaluator.setting.model
+    clock, model = evaluator.clock, evaluator.engine.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats = {
         "search": settings.search,
@@ -98,7 +98,7 @@ def record(
         "compile_seconds": compile_seconds,
         "seed": problem.seed,
         "backend": model.backend,
-        "devices": tuple(str(d) for d in evaluator.setting.devices),
+        "devices": tuple(str(d) for d in evaluator.engine.devices),
     }
     versions = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     provenance = {

@@ -5,7 +5,6 @@ Letters: N instances, P players, B background rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,22 +14,26 @@ from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.estimators.driver import (
     METHODS,
     Sampled,
-    default_budget,
     plan_sampled,
     refuse_undrawable,
 )
+from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
-from xaijax.games.asking.long_runs import tell_long_run, why_long
+from xaijax.games.ask import (
+    Survey,
+    nothing,
+    plan_whole_rows,
+)
 from xaijax.games.asking.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
     refuse_large_tables,
     refuse_too_many,
+    why_long,
 )
 from xaijax.games.engine.evaluator import LARGEST_PAIR
-from xaijax.games.game import Game, Planned, Survey, nothing, semivalues, tables, whole_rows
-from xaijax.games.ways.totals import Weights
+from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
 from xaijax.players.index import Index, named, quoted
 from xaijax.results.plan import Plan
@@ -58,6 +61,11 @@ class Choice:
         return self.sampler or "exact"
 
 
+def default_budget(P: int) -> int:
+    """Coalitions of an instance when no budget is given: shap's number, and at least 4 P."""
+    return max(2 * P + 2048, 4 * P)
+
+
 def refuse_index(estimator: str, index: str) -> None:
     """Sampled estimators know means over orders and over sets."""
     if estimator in METHODS and named(index).drawn is None:
@@ -68,7 +76,7 @@ def refuse_index(estimator: str, index: str) -> None:
 
 
 def choose(
-    game: Game,
+    game: GameRun,
     survey: Survey,
     estimator: str,
     index: Index,
@@ -101,7 +109,7 @@ def choose(
         refuse_too_many(game, survey.largest)
         return Choice(everything, None, allowed)
     if estimator in METHODS:
-        if not (game.setting.model.deterministic or METHODS[estimator].independent):
+        if not (game.engine.model.deterministic or METHODS[estimator].independent):
             raise InputError(
                 f"estimator={estimator!r} leaves a random model's own noise out of its standard "
                 "errors. Say estimator='permutation' with deterministic=False."
@@ -118,7 +126,7 @@ def choose(
     if index.drawn is None:
         _refuse_unsampled(game, survey, index, budget)
     # The kernel's standard errors do not know the noise of a random model; those of orders do.
-    random = not game.setting.model.deterministic
+    random = not game.engine.model.deterministic
     many = allowed >= max(KERNEL_BUDGET * P, 2 * (P + SPARE)) and P <= KERNEL_PLAYERS
     many = many and not (random or independent)
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
@@ -135,7 +143,7 @@ def _refuse_budget(budget: int | None, P: int) -> None:
         )
 
 
-def enumerated(game: Game, survey: Survey, estimator: str, budget: int | None) -> np.ndarray:
+def enumerated(game: GameRun, survey: Survey, estimator: str, budget: int | None) -> np.ndarray:
     """Which instances are enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
     allowed = default_budget(game.P) if budget is None else budget
@@ -147,20 +155,20 @@ def enumerated(game: Game, survey: Survey, estimator: str, budget: int | None) -
     return ~everything if estimator in METHODS else _fits(game, survey, budget)
 
 
-def _fits(game: Game, survey: Survey, budget: int | None) -> np.ndarray:
+def _fits(game: GameRun, survey: Survey, budget: int | None) -> np.ndarray:
     """Where "auto" enumerates; bool [N]."""
     fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
 
 
-def _most_players(game: Game) -> int:
+def _most_players(game: GameRun) -> int:
     """Players whose coalitions can all be asked."""
     return LARGEST_PAIR if game.quantity.linear else LARGEST_TABLE
 
 
-def _most_corners(game: Game, budget: int | None) -> int:
+def _most_corners(game: GameRun, budget: int | None) -> int:
     """Corners of an instance up to which "auto" enumerates."""
-    B = len(game.setting.replacement.codes)
+    B = game.engine.replacement.count
     return B * (AUTO_CORNERS if budget is None else budget + 2)
 
 
@@ -175,7 +183,7 @@ def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
     return sampler
 
 
-def _refuse_unsampled(game: Game, survey: Survey, index: Index, budget: int | None) -> None:
+def _refuse_unsampled(game: GameRun, survey: Survey, index: Index, budget: int | None) -> None:
     """An index that no estimator samples, where "auto" does not enumerate."""
     refuse_too_many(game, survey.largest)
     n = int(survey.corners.argmax())
@@ -209,23 +217,21 @@ def tell_heavy(part: Sampled) -> None:
         )
 
 
-def tell_long(
-    game: Game, survey: Survey, choice: Choice, index: Index, closed: Callable[[], bool]
-) -> int:
-    """Warn of a long run before it starts; returns the model rows that are coming at most.
-
-    closed: whether exact values come from a closed form, which asks no hybrid.
-    """
-    each = len(game.setting.replacement.codes) * (choice.budget + 2)
+def tell_long(game: GameRun, survey: Survey, choice: Choice, exact: Exact) -> int:
+    """Warn of a long run before it starts; returns the model rows that are coming at most."""
+    each = game.engine.replacement.count * (choice.budget + 2)
     enumerated = int(survey.corners[choice.exact].sum())
     drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
     rows, beside = enumerated + drawn, 0.0
     if choice.sampler is not None:
-        cost = METHODS[choice.sampler].cost(game.P, index, choice.budget, game.outputs)
-        beside = cost.once + int((~choice.exact).sum()) * game.outputs * cost.each
-    coming = rows
-    if enumerated and why_long(game.ask, rows, beside) and closed():
-        coming = drawn
+        K = game.probe().outputs
+        cost = METHODS[choice.sampler].cost(game.P, exact.index, choice.budget, K)
+        beside = cost.once + int((~choice.exact).sum()) * K * cost.each
+    said = why_long(game, rows, beside)
+    if said and enumerated and exact.in_closed_form(game):
+        said = why_long(game, drawn, beside)
+    if not said:
+        return rows
     budget = f"budget= (now {choice.budget:,} coalitions an instance)"
     ways = (
         f"a smaller {budget}"
@@ -233,33 +239,23 @@ def tell_long(
         else "estimator='permutation', whose budget= bounds the rows"
     )
     ways += ", fewer background rows, or columns united to fewer players"
-    tell_long_run(game.ask, coming, ways, beside)
+    checks.tell(said, ways)
     return rows
 
 
-def plan_enumerated(game: Game, weights: np.ndarray, rows: np.ndarray, planned: Planned) -> None:
-    """Add what all coalitions of the instances `rows` ask for; weights: of single sets, [P]."""
-    if game.quantity.linear:
-        semivalues(game, Weights.semivalue(weights), rows, planned)
-    else:
-        tables(game, rows, planned)
-
-
 def planned_of(
-    game: Game,
+    game: GameRun,
     choice: Choice,
-    index: Index,
     seed: int,
-    enumerated: Callable[[Game, np.ndarray, Planned], None],
-    exact_name: str,
+    exact: Exact,
 ) -> Plan:
-    """The plan of a game; enumerated: adds what exact instances ask for."""
+    """The plan of a game."""
     planned = nothing(game)
-    whole_rows(game, planned)
+    plan_whole_rows(game, planned)
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     if len(own):
-        enumerated(game, own, planned)
+        exact.plan(game, own, planned)
     if choice.sampler is not None:
-        plan_sampled(game, others, choice.sampler, index, choice.budget, seed, planned)
-    names = np.where(choice.exact, exact_name, choice.sampler or "exact")
+        plan_sampled(game, others, choice.sampler, exact.index, choice.budget, seed, planned)
+    names = np.where(choice.exact, exact.name, choice.sampler or "exact")
     return plan_of(game, planned, names)

@@ -19,21 +19,23 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.estimators.driver import METHODS, EstimatorName
-from xaijax.estimators.exact import Estimate, exact
+from xaijax.estimators.exact import Exact
 from xaijax.estimators.stopping import Top, narrow
+from xaijax.games import ask
+from xaijax.games.ask import Survey
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
-from xaijax.games.game import Game, Planned, Survey
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
-from xaijax.games.measure.replacement import Baseline, replacement_of, stand_ins_of, with_own
+from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
+from xaijax.games.measure.replacement.per_instance import with_own
+from xaijax.games.measure.replacement.rows import replacement_of
 from xaijax.games.measure.score import chosen_column, read_outputs, refuse_columns
-from xaijax.games.ways.totals import Weights
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
     ESTIMATORS,
     Choice,
     choose,
-    plan_enumerated,
     planned_of,
     refuse_index,
     tell_long,
@@ -143,9 +145,6 @@ class Explainer:
         estimation via leverage score sampling" (ICLR 2025).
     """
 
-    _exact_name = "exact"
-    efficient = True  # base value plus Shapley values is f(x) but for rounding
-
     def __init__(
         self,
         model: AnyModel,
@@ -167,6 +166,7 @@ class Explainer:
         self.budget = None if budget is None else checks.whole_number(budget, "budget")
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.tolerance = None if tolerance is None else checks.positive(tolerance, "tolerance")
+        self._rule = narrow(self.tolerance)
         self.quantity = quantity_of(link)
         self.model = model
         limits = limits_of(batch_size, max_memory, devices, tile)
@@ -183,7 +183,7 @@ class Explainer:
         if self._evaluator is None:
             said += ["a baseline of each instance"]
         else:
-            rows = self._evaluator.setting.replacement
+            rows = self._evaluator.engine.replacement
             count = f"{len(rows.codes):,} background rows"
             said += ["one baseline" if rows.kind == "baseline" else count]
             said += [f"{self.players.count:,} players", f"index={self.index!r}"]
@@ -198,10 +198,11 @@ class Explainer:
         donors = replacement_of(asked, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
+        self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
         self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits
         self._evaluator = evaluator = Evaluator(*self._parts, offsets=True)
-        checks.on_devices(background, "background", evaluator.setting.devices)
+        checks.on_devices(background, "background", evaluator.engine.devices)
         return evaluator
 
     def __call__(
@@ -253,12 +254,11 @@ class Explainer:
         def progressed(done: int) -> None:
             bar.update(done)
 
-        rule = top_rule(self, self._open(X).setting.players.count, top, confidence, bounds)
+        rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
         choose_by = partial(self._choose, rule=rule)
         rows, game, survey, choice = self._begun(X, progressed, choose_by, outputs=outputs)
         evaluator = game.evaluator
-        index, closed = named(self.index), partial(self._closed, game)
-        rows_coming = tell_long(game, survey, choice, index, closed)
+        rows_coming = tell_long(game, survey, choice, self.exact)
         bar = progress_bar(progress, rows_coming)
         before = evaluator.start()
         with bar:
@@ -316,7 +316,7 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
-        asked = SetsAsked(self, index, order, self._open(X).setting.players.count, unbiased)
+        asked = SetsAsked(self, index, order, self._open(X).engine.players.count, unbiased)
         return asked.run(X, self._begun, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
@@ -334,41 +334,38 @@ class Explainer:
             What a call raises before it asks.
         """
         _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
-        enumerated, index = self._plan_enumerated, named(self.index)
-        return planned_of(game, choice, index, self.seed, enumerated, self._exact_name)
+        return planned_of(game, choice, self.seed, self.exact)
 
     def _begun(
         self,
         X: Any,
         progressed: Callable[[int], None],
-        choose: Callable[[Game, Survey], Choice],
+        choose: Callable[[GameRun, Survey], Choice],
         asks: bool = True,
         outputs: Any = None,
-    ) -> tuple[Any, Game, Survey, Choice]:
+    ) -> tuple[Any, GameRun, Survey, Choice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
         evaluator = self._open(X)
         evaluator = evaluator if outputs is None else self._of_one_output
-        evaluator.setting.refuse_overflow(checks.rows_given(X))
-        rows = evaluator.setting.replacement.table.read(X, "X", self.model.allow_nan)
-        checks.on_devices(X, "X", evaluator.setting.devices)
+        evaluator.engine.refuse_overflow(checks.rows_given(X))
+        rows = evaluator.engine.replacement.table.read(X, "X", self.model.allow_nan)
+        checks.on_devices(X, "X", evaluator.engine.devices)
         self.players.refuse_unclear(len(rows_of(rows)))
         own = None
         if outputs is not None:
             names = getattr(self.model, "output_names", None)
             own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
-        game = Game(evaluator, rows, self.quantity, progressed, asks, own=own)
-        survey = game.survey()
+        game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=own)
+        survey = ask.survey(game)
         choice = choose(game, survey)
-        evaluator.setting.refuse_too_little_memory()
+        evaluator.engine.refuse_too_little_memory()
         if own is not None:
-            refuse_columns(own, game.ask.probe().findings.outputs)
+            refuse_columns(own, game.probe().findings.outputs)
         return rows, game, survey, choice
 
-    def _choose(self, game: Game, survey: Survey, rule: Top | None = None) -> Choice:
-        by = game, survey, self.estimator, named(self.index), self.budget
-        return replace(
-            choose(*by, independent=rule is not None), rule=rule or narrow(self.tolerance)
-        )
+    def _choose(self, game: GameRun, survey: Survey, rule: Top | None = None) -> Choice:
+        by = game, survey, self.estimator, self.exact.index, self.budget
+        return replace(choose(*by, independent=rule is not None), rule=rule or self._rule)
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
@@ -380,30 +377,17 @@ class Explainer:
 
     def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
-        table = self._open(X).setting.replacement.table
+        table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
-    def _answer(self, game: Game, choice: Choice) -> Answer:
+    def _answer(self, game: GameRun, choice: Choice) -> Answer:
         """The values of all instances."""
-        enumerated, index = partial(self._enumerated, game), named(self.index)
-        return answered(game, choice, enumerated, index, self.seed)
+        enumerated = partial(self.exact.estimate, game)
+        return answered(game, choice, enumerated, self.exact.index, self.seed)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
         """Weights of single sets, by size, [P]; and the name of the index."""
         return index_weights(index, self.players.count)
-
-    def _closed(self, game: Game) -> bool:
-        """Whether exact values come from a closed form, which asks no hybrid."""
-        linear = game.quantity.linear
-        return linear and not game.ways(Weights.semivalue(self.weights))[0].asks_hybrids
-
-    def _plan_enumerated(self, game: Game, rows: np.ndarray, planned: Planned) -> None:
-        """Add what all coalitions of the instances `rows` ask for."""
-        plan_enumerated(game, self.weights, rows, planned)
-
-    def _enumerated(self, game: Game, rows: np.ndarray) -> Estimate:
-        """What all coalitions of the instances `rows` come to."""
-        return exact(game, self.weights, rows)
 
 
 CONFIDENCE = 0.95

@@ -17,13 +17,15 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.core.version import __version__
 from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
 from xaijax.estimators.estimator import FEWEST
-from xaijax.estimators.exact import Estimate
+from xaijax.estimators.exact import Estimate, Exact
+from xaijax.games import ask
 from xaijax.games.asking.refuse import refuse_lost_sums
-from xaijax.games.game import Game
+from xaijax.games.asking.whole_rows import widen
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import fingerprint, functions_of, model_fingerprint
 from xaijax.models.asking.whole_numbers import warn_of_digits
-from xaijax.players.index import LARGEST_P, Index, named
+from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
@@ -95,7 +97,7 @@ class Answer:
 
 
 def answered(
-    game: Game,
+    game: GameRun,
     choice: Choice,
     enumerated: Callable[[np.ndarray], Estimate],
     index: Index | InteractionIndex,
@@ -119,19 +121,19 @@ def answered(
     return with_one_base(game, choice, whole)
 
 
-def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
+def with_one_base(game: GameRun, choice: Choice, answer: Answer) -> Answer:
     """The same with one base value for all instances, or for those of one output of `outputs=`:
     sums in the dtype of the model, or by a structure, round it in more than one way.
 
     Where v of the empty set goes up by d, the Shapley value of each player goes down by d / P: what
     a sampled instance's base value is moved by is taken from its players that are not 0.
     """
-    base, score = game.base(), game.setting.score
-    chosen = game.ask.own if score is not None and score.chooses else None
+    base, score = ask.base(game), game.engine.score
+    chosen = game.own if score is not None and score.chooses else None
     if base is not None:
         return replace(answer, base=np.broadcast_to(base, answer.base.shape).copy())
-    own_rows = game.setting.fixed or game.setting.replacement.kind in ("function", "sampler")
-    if own_rows or game.probed.findings.noise is not None:
+    own_rows = game.engine.fixed or not game.engine.replacement.SHARED
+    if own_rows or game.engine.findings.noise is not None:
         return answer  # each row has donors, or chance, of its own
     if chosen is None and not game.shares_base:
         return answer
@@ -170,14 +172,14 @@ class Asked(Protocol):
     @property
     def tolerance(self) -> float | None: ...
     @property
-    def efficient(self) -> bool: ...
+    def exact(self) -> Exact: ...
 
 
 def explanation(
     asked: Asked,
     X: Any,
     rows: Any,
-    game: Game,
+    game: GameRun,
     choice: Choice,
     answer: Answer,
     before: Any,
@@ -185,13 +187,13 @@ def explanation(
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     evaluator = game.evaluator
-    scalar = game.outputs == 1  # one number a row, or one output for each instance
+    scalar = game.engine.outputs == 1  # one number a row, or one output for each instance
     present = getattr(asked.players, "present", None)
     if present is not None:  # a random model's noise is no value of a player that is not there
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
-    errors, efficient = answer.std_errors, named(asked.index).efficient
+    errors, efficient = answer.std_errors, asked.exact.index.efficient
     return Explanation(
         values=answer.values[:, :, 0] if scalar else answer.values,
         base_values=answer.base[:, 0] if scalar else answer.base,
@@ -199,7 +201,7 @@ def explanation(
         data=kept_rows(X, rows),
         instance_index=rows_of(X).index,
         feature_names=asked.players.names,
-        output_names=None if scalar else evaluator.probed.findings.output_names,
+        output_names=None if scalar else evaluator.engine.findings.output_names,
         exact=errors is None,
         kind=asked.index,
         stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
@@ -211,7 +213,7 @@ def explanation(
 def stats_of(
     asked: Asked,
     X: Any,
-    game: Game,
+    game: GameRun,
     choice: Choice,
     answer: Answer,
     before: Any,
@@ -223,14 +225,14 @@ def stats_of(
     `rounding`.
     """
     evaluator, model = game.evaluator, asked.model
-    refuse_lost_sums(evaluator.setting, answer.values, answer.base, answer.full)
+    refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
-    setting, findings = evaluator.setting, evaluator.probed.findings
-    if not setting.on_host and setting.score is None and not findings.coarse:
-        own = findings.answer_dtype, setting.model.precision
+    engine, findings = evaluator.engine, evaluator.engine.findings
+    if not engine.on_host and engine.score is None and not findings.coarse:
+        own = findings.answer_dtype, engine.model.precision
         warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
-    B, P = len(evaluator.setting.replacement.codes), game.P
+    B, P = evaluator.engine.replacement.count, game.P
     compile_seconds = clock.compile_seconds - before.compile_seconds
     stats: dict[str, Any] = {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
@@ -247,10 +249,10 @@ def stats_of(
         "estimator": choice.name,
         "seed": asked.seed,
         "backend": model.backend,
-        "devices": [str(d) for d in evaluator.setting.devices],
+        "devices": [str(d) for d in evaluator.engine.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": evaluator.probed.findings.answer_dtype,
-        "weights_sum": evaluator.setting.replacement.weights_sum,
+        "answer_dtype": evaluator.engine.findings.answer_dtype,
+        "weights_sum": evaluator.engine.replacement.weights_sum,
         "fingerprint": fingerprint(game),
         "model_fingerprint": model_fingerprint(game),
     }
@@ -270,26 +272,26 @@ def stats_of(
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
-    if game.ask.own is not None:
-        stats["outputs"] = game.ask.own[:, 0].astype(np.int64)
-        names = evaluator.probed.findings.output_names
+    if game.own is not None:
+        stats["outputs"] = game.own[:, 0].astype(np.int64)
+        names = evaluator.engine.findings.output_names
         if names is not None:
             stats["output_names"] = np.array(names)[stats["outputs"]]
-    game.refuse_other(answer.full)
+    ask.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):
-        weights = evaluator.setting.replacement.weights
+        weights = evaluator.engine.replacement.weights
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
             lambda whole: certificate(
                 answer, weights, model, choice.exact, whole, _offset(game), values
             ),
-            asked.efficient and model.deterministic,
+            asked.exact.efficient and model.deterministic,
         )
     return stats
 
 
-def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
+def provenance_of(asked: Asked, game: GameRun, choice: Choice) -> dict[str, Any]:
     """How the values were made: public facts."""
     evaluator, model = game.evaluator, asked.model
     return {
@@ -299,13 +301,13 @@ def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,
         "estimator": choice.name,
-        "replacement": evaluator.setting.replacement.kind,
-        "background_rows": evaluator.setting.replacement.rows_given,
+        "replacement": evaluator.engine.replacement.kind,
+        "background_rows": evaluator.engine.replacement.rows_given,
         "instances": game.N,
         "players": game.P,
         "player_columns": asked.players.all_columns(),
         "precision": model.precision if model.backend == "jax" else "float64",
-        "weights": "given" if evaluator.setting.replacement.weights_sum is not None else "equal",
+        "weights": "given" if evaluator.engine.replacement.weights_sum is not None else "equal",
         "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
 
@@ -323,7 +325,7 @@ def certificate(
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
 
     f(x) is the model's own answer to the whole row: where a structure answered (whole: see
-    `Game.whole`) it was asked apart, and the bound is wider by how far their roundings may differ.
+    `ask.whole`) it was asked apart, and the bound is wider by how far their roundings may differ.
     """
     with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
         full = answer.full if whole is None else whole[0]
@@ -335,25 +337,25 @@ def certificate(
 
 
 def held(
-    game: Game,
+    game: GameRun,
     certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
     efficient: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(residual, bound) [N] each of `certified`, given what `Game.whole` says.
+    """(residual, bound) [N] each of `certified`, given what `ask.whole` says.
 
     efficient: whether the values must sum up to f(x); raises ModelOutputError where they do not.
     """
-    whole = game.whole()
+    whole = ask.whole(game)
     residual, bound = certified(whole)
     if whole is not None and (residual > bound).any():
         # Corners add x's part to each donor's: rows of large numbers round in many ways.
-        game.widen()
-        residual, bound = certified(game.whole())
+        widen(game)
+        residual, bound = certified(ask.whole(game))
     # A host model may work in float32, and round a row in another way in another call.
-    host = game.setting.on_host
+    host = game.engine.on_host
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
-        n, model = int(wrong[0]), game.setting.model.name
+        n, model = int(wrong[0]), game.engine.model.name
         told = (
             f"the values of X row {n} and its base value differ from the model's own answer by "
             f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): "
@@ -373,9 +375,9 @@ def held(
     return residual, bound
 
 
-def _offset(game: Game) -> Any:
+def _offset(game: GameRun) -> Any:
     """What was added to the level in float64, [] or [K]."""
-    offset = game.setting.offset
+    offset = game.engine.offset
     return 0.0 if offset is None or not game.quantity.linear else offset
 
 

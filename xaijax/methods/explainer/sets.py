@@ -16,16 +16,23 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators.driver import METHODS, SAMPLERS, default_budget, refuse_undrawable
-from xaijax.estimators.exact import by_pairs, exact_sets, in_closed_form
+from xaijax.estimators.driver import METHODS, SAMPLERS, refuse_undrawable
+from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
-from xaijax.games.asking.long_runs import tell_long_run, why_long
-from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_biased_link, refuse_too_many
+from xaijax.games import ask
+from xaijax.games.ask import Survey
+from xaijax.games.asking.refuse import (
+    LARGEST_TABLE,
+    refuse_biased_link,
+    refuse_too_many,
+    tell_long_run,
+    why_long,
+)
 from xaijax.games.engine.evaluator import LARGEST_PAIR
-from xaijax.games.game import Game, Survey
-from xaijax.games.ways.totals import OfSets
-from xaijax.methods.explainer.choice import Choice, enumerated
+from xaijax.games.run import GameRun
+from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.methods.explainer.choice import Choice, default_budget, enumerated
 from xaijax.methods.explainer.record import Answer, Asked, answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
@@ -44,7 +51,7 @@ from xaijax_kernels.games.interactions import count
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 
-Begun = tuple[Any, Game, Survey, Choice]
+Begun = tuple[Any, GameRun, Survey, Choice]
 
 
 class Asking(Asked, Protocol):
@@ -99,7 +106,7 @@ class SetsAsked:
         found = interactions(self, X, rows, game, choice, answer, before, seconds)
         return found if sought is None else replace(found, stats={**found.stats, **sought})
 
-    def _sought(self, game: Game, choice: Choice, answer: Answer) -> dict[str, Any] | None:
+    def _sought(self, game: GameRun, choice: Choice, answer: Answer) -> dict[str, Any] | None:
         """Whether pairs far larger than the others were looked for, of each instance; warns where
         they were not. None where the answer does not hang on it.
         """
@@ -110,11 +117,11 @@ class SetsAsked:
         warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
         return {"large_pairs_sought": sought}
 
-    def choose(self, game: Game, survey: Survey) -> Choice:
+    def choose(self, game: GameRun, survey: Survey) -> Choice:
         """Who answers which instance, and when it stops; raises what `_chosen` does."""
         return replace(self._chosen(game, survey), rule=narrow(self.explainer.tolerance))
 
-    def _chosen(self, game: Game, survey: Survey) -> Choice:
+    def _chosen(self, game: GameRun, survey: Survey) -> Choice:
         """Who answers which instance; see `choice.choose`.
 
         What cannot be enumerated is asked for its closed form before it is sampled or refused.
@@ -151,30 +158,31 @@ class SetsAsked:
             )
         return Choice(fits, None, allowed)
 
-    def answer(self, game: Game, choice: Choice) -> Answer:
+    def answer(self, game: GameRun, choice: Choice) -> Answer:
         """The interactions of all instances."""
         by = self.explainer
         enumerate_some = partial(exact_sets, game, self.of)
         return answered(game, choice, enumerate_some, self.index, by.seed)
 
-    def tell_long_run(self, game: Game, survey: Survey, choice: Choice) -> int:
+    def tell_long_run(self, game: GameRun, survey: Survey, choice: Choice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""
         coming = rows = int(survey.corners.sum())
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
-            each = len(game.setting.replacement.codes) * (choice.budget + 2)
+            each = game.engine.replacement.count * (choice.budget + 2)
             rows = int(survey.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
-            cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, game.outputs)
-            beside = cost.once + int((~choice.exact).sum()) * game.outputs * cost.each
+            K = game.probe().outputs
+            cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
+            beside = cost.once + int((~choice.exact).sum()) * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-            tell_long_run(game.ask, rows, ways, beside)
+            tell_long_run(game, rows, ways, beside)
             return rows
-        if why_long(game.ask, rows) and in_closed_form(game, self.of):
+        if why_long(game, rows) and ask.in_closed_form(game, Weights(self.of)):
             coming = rows = game.N  # each is looked at, and none is asked
-        tell_long_run(game.ask, coming, ways)
+        tell_long_run(game, coming, ways)
         return rows
 
-    def _by_closed_form(self, game: Game, survey: Survey, fits: np.ndarray) -> bool:
+    def _by_closed_form(self, game: GameRun, survey: Survey, fits: np.ndarray) -> bool:
         """Whether a closed form gives what would be sampled, refused or asked by tables.
 
         Others are not looked at, so that the model is not probed for what needs no closed form.
@@ -182,12 +190,12 @@ class SetsAsked:
         within = fits.all() and survey.largest.max(initial=0) <= LARGEST_PAIR
         if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
             return False
-        setting = game.setting  # of a function on the host, a random one or a score none is known
-        untold = setting.on_host or not setting.model.deterministic or setting.score
-        return not untold and in_closed_form(game, self.of)
+        engine = game.engine  # of a function on the host, a random one or a score none is known
+        untold = engine.on_host or not engine.model.deterministic or engine.score
+        return not untold and ask.in_closed_form(game, Weights(self.of))
 
-    def _refuse_many_sets(self, game: Game) -> None:
-        M, memory = count(game.P, self.order), game.setting.max_memory
+    def _refuse_many_sets(self, game: GameRun) -> None:
+        M, memory = count(game.P, self.order), game.engine.max_memory
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(
@@ -212,7 +220,7 @@ class SetsAsked:
                 f"order={self.order}. Leave unbiased= out."
             )
 
-    def _refuse_unsampled(self, game: Game, survey: Survey, fits: np.ndarray) -> None:
+    def _refuse_unsampled(self, game: GameRun, survey: Survey, fits: np.ndarray) -> None:
         name = self.explainer.estimator
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
@@ -220,7 +228,7 @@ class SetsAsked:
                 f"estimator={name!r} samples no interactions: {reason}. Say "
                 "estimator='kernel' or 'auto'."
             )
-        if not game.setting.model.deterministic:
+        if not game.engine.model.deterministic:
             raise InputError(
                 "interactions of a random model are enumerated, not sampled. Say "
                 "estimator='exact', or unite columns with players=."
@@ -252,14 +260,14 @@ def interactions(
     asked: SetsAsked,
     X: Any,
     rows: Any,
-    game: Game,
+    game: GameRun,
     choice: Choice,
     answer: Answer,
     before: Any,
     seconds: float,
 ) -> Interactions:
     """Put values, stats and provenance together; before: the clock when the run began."""
-    by, scalar, errors = asked.explainer, game.outputs == 1, answer.std_errors
+    by, scalar, errors = asked.explainer, game.engine.outputs == 1, answer.std_errors
     sets = all_of(by.players.count, asked.order)
     present = getattr(by.players, "present", None)
     if present is not None:
@@ -283,7 +291,7 @@ def interactions(
         data=kept_rows(X, rows),
         instance_index=rows_of(X).index,
         feature_names=by.players.names,
-        output_names=None if scalar else game.probed.findings.output_names,
+        output_names=None if scalar else game.engine.findings.output_names,
         exact=errors is None,
         stats=stats,
         provenance=provenance,

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.asking.long_runs import tell_long_run
-from xaijax.games.game import Game
+from xaijax.games import ask
+from xaijax.games.asking.refuse import tell_long_run
 from xaijax.games.measure.score import Agrees, Chances, IsClass
+from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.qii.difference import kept_weights, of_replaced
 from xaijax.methods.qii.index import QiiIndex
@@ -49,18 +50,18 @@ class Influences:
     stats: dict[str, Any] | None = None
 
 
-def noise_errors(game: Game, squares: np.ndarray) -> np.ndarray | None:
+def noise_errors(game: GameRun, squares: np.ndarray) -> np.ndarray | None:
     """Standard errors that a random model's own noise leaves, [N, V, K]; None without noise.
 
     squares [V]: the sum of squared factors of the Q(S) that each value is made of. Every Q(S) is a
     mean of independent answers, by the donors' weights and those of the data rows.
     """
-    noise = game.probed.findings.noise
+    noise = game.engine.findings.noise
     if noise is None:
         return None
-    quantity, K = game.quantity, game.outputs
+    quantity, K = game.quantity, game.probe().outputs
     sigma = noise if len(noise) == K else np.full(K, noise.max())
-    variance = float((game.setting.replacement.weights**2).sum())
+    variance = float((game.engine.replacement.weights**2).sum())
     N = game.N
     if quantity.groups is not None:
         assert isinstance(quantity.combine, np.ndarray)
@@ -79,7 +80,7 @@ def _squares(index: QiiIndex, P: int) -> np.ndarray:
     return 2 * ((index.chance**2)[:, None] * ~all_masks(P)).sum(axis=0)
 
 
-def list_of(game: Game, replaced: np.ndarray, subtract: bool) -> np.ndarray:
+def list_of(game: GameRun, replaced: np.ndarray, subtract: bool) -> np.ndarray:
     """v(S) of sets replaced bool [C, P]; float64 [N, C, K]."""
     if not subtract:
         return values_of(game, replaced)
@@ -87,47 +88,49 @@ def list_of(game: Game, replaced: np.ndarray, subtract: bool) -> np.ndarray:
     return Q[:, :1] - Q[:, 1:]
 
 
-def values_of(game: Game, replaced: np.ndarray) -> np.ndarray:
+def values_of(game: GameRun, replaced: np.ndarray) -> np.ndarray:
     """What the game measures of sets replaced bool [C, P]; float64 [N, C, K]."""
     with naming_samples(game.quantity, "sets"):
-        return game.values(~replaced, distinct=True)
+        return ask.values(game, ~replaced, distinct=True)
 
 
-def ends(game: Game) -> tuple[np.ndarray, np.ndarray]:
+def ends(game: GameRun) -> tuple[np.ndarray, np.ndarray]:
     """(Q(all replaced), Q(nothing replaced)); [N, K] each."""
-    Q = game.values(np.repeat([[False], [True]], game.P, axis=1), distinct=True)
+    Q = ask.values(game, np.repeat([[False], [True]], game.P, axis=1), distinct=True)
     return one_base(game, Q[:, 0]), Q[:, 1]
 
 
-def one_base(game: Game, found: np.ndarray) -> np.ndarray:
-    """Q(all replaced) [N, K] as it was found, or what `Game.base` says of all instances."""
-    base = game.base()
+def one_base(game: GameRun, found: np.ndarray) -> np.ndarray:
+    """Q(all replaced) [N, K] as it was found, or what `ask.base` says of all instances."""
+    base = ask.base(game)
     return found if base is None else np.broadcast_to(base, found.shape).copy()
 
 
-def tables(game: Game, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(v [n, 2^P, K], Q(all replaced) [n, K], Q(nothing replaced) [n, K]) for stretches."""
-    for table in game.tables():
+    for table in ask.tables(game):
         base = table[:, 0] if subtract else np.zeros_like(table[:, 0])
         yield of_replaced(table, subtract), base, table[:, -1]
 
 
-def needs_table(game: Game, index: QiiIndex) -> bool:
+def needs_table(game: GameRun, index: QiiIndex) -> bool:
     """Whether the index is read off v(S) of all sets."""
     return index.weights is None or not game.quantity.linear
 
 
-def explained(game: Game, index: QiiIndex, subtract: bool, ready: Callable[[], None]) -> Influences:
+def explained(
+    game: GameRun, index: QiiIndex, subtract: bool, ready: Callable[[], None]
+) -> Influences:
     """The index of every game, exactly; ready() once nothing is refused any more."""
     by_table = needs_table(game, index)
     if index.simple:
         refuse_random_index(game, "index='deegan-packel'")
     rows = refuse_unaffordable(game, by_table, "index")
     ready()
-    tell_long_run(game.ask, rows, FEWER_ROWS)
+    tell_long_run(game, rows, FEWER_ROWS)
     if not by_table:
         assert index.weights is not None
-        totals = game.index(Weights.semivalue(kept_weights(index.weights)))
+        totals = ask.semivalues(game, Weights.semivalue(kept_weights(index.weights)))
         errors = noise_errors(game, _squares(index, game.P))
         base = one_base(game, totals.empty)
         return Influences(totals.phi, base, totals.full, errors, totals.span)
@@ -161,21 +164,21 @@ def _of_table(
 
 
 def whole_table(
-    game: Game, subtract: bool, ready: Callable[[], None]
+    game: GameRun, subtract: bool, ready: Callable[[], None]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
     refuse_random_index(game, "game()")
     rows = refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P
-    if needed > game.setting.max_memory:
+    if needed > game.engine.max_memory:
         raise MemoryPlanError(
             f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
-            f"{game.setting.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
+            f"{game.engine.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
             f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
-    tell_long_run(game.ask, rows, FEWER_ROWS)
+    tell_long_run(game, rows, FEWER_ROWS)
     with naming_samples(game.quantity, "table"):
         found = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
@@ -184,7 +187,7 @@ def whole_table(
     return v, rounding
 
 
-def table_rounding(game: Game, v: np.ndarray, full: np.ndarray, subtract: bool) -> np.ndarray:
+def table_rounding(game: GameRun, v: np.ndarray, full: np.ndarray, subtract: bool) -> np.ndarray:
     """How far v [N, 2^P, K] of a full table is from its true value by rounding; float64 [N].
 
     full [N, K]: Q(nothing replaced). A table is made on the host in float64: sums over B donors,
@@ -197,13 +200,13 @@ def table_rounding(game: Game, v: np.ndarray, full: np.ndarray, subtract: bool) 
     is not in it: scores are taken as they come.
     """
     groups = game.quantity.groups
-    donors = len(game.setting.replacement.codes)
+    donors = game.engine.replacement.count
     terms = donors + BESIDE + (0 if groups is None else groups.shape[1])
-    means = 2 * (1 if groups is None else len(groups)) * (1 if subtract else game.outputs)
+    means = 2 * (1 if groups is None else len(groups)) * (1 if subtract else game.probe().outputs)
     return means * terms * UNIT * _largest(game, v, full)
 
 
-def _largest(game: Game, v: np.ndarray, full: np.ndarray) -> np.ndarray:
+def _largest(game: GameRun, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     """M of each game, [N]."""
     found = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
     found = np.maximum(found, game.subtracted)  # of which Q(S) may be a small difference
@@ -215,9 +218,9 @@ def _largest(game: Game, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     return np.full(len(v), known if combine is None else known * np.abs(combine).max())
 
 
-def _bound(game: Game) -> float | None:
+def _bound(game: GameRun) -> float | None:
     """The largest |score| of a row; None for a score of the user's own."""
-    score = game.setting.score
+    score = game.engine.score
     if score is not None and score.cuts and score.bounds is not None:
         return max(map(abs, score.bounds))
     function = None if score is None else score.function

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.games.asking.long_runs import tell_long_run, why_long
-from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_too_many
-from xaijax.games.game import Game
+from xaijax.games import ask
+from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_too_many, tell_long_run, why_long
 from xaijax.games.measure.quantity import Quantity
+from xaijax.games.run import GameRun
 from xaijax.games.ways.distinct_donors import rows_of_list
 
 MOST_ROWS = 1 << 36  # model rows of one exact answer: hours at some million a second
@@ -67,7 +67,7 @@ def naming_samples(quantity: Quantity, question: str) -> Iterator[None]:
         raise type(error)(f"{text} {instead(quantity, question)}") from None
 
 
-def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> int:
+def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
     """Raise EnumerationLimitError or MemoryPlanError for too large a question, naming samples=.
 
     Returns the model rows that are coming at most.
@@ -79,10 +79,10 @@ def refuse_unaffordable(game: Game, needs_table: bool, question: str) -> int:
                 f"{LARGEST_TABLE} players can be enumerated. Group columns with players=, or ask "
                 f"{NO_TABLE}."
             )
-        pairs = len(game.quantity.asked(game.N)) * len(game.setting.replacement.codes)
+        pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
-        survey = game.survey()
+        survey = ask.survey(game)
         rows = int(survey.corners.astype(float).sum())
         _refuse_rows(rows, what, game, question)
         refuse_too_many(game, survey.largest)
@@ -97,24 +97,24 @@ def _why_a_table(quantity: Quantity) -> str:
     return "game() is"
 
 
-def refuse_long_list(game: Game, replaced: np.ndarray) -> None:
+def refuse_long_list(game: GameRun, replaced: np.ndarray) -> None:
     """The same for the sets replaced bool [C, P], each asked of every row and distinct donor."""
-    N, B = len(game.quantity.asked(game.N)), len(game.setting.replacement.codes)
+    N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
     if N * B * len(replaced) <= MOST_ROWS:
         return
     with naming_samples(game.quantity, "sets"):
-        rows = N * rows_of_list(game.ask, ~replaced)
+        rows = N * rows_of_list(game, ~replaced)
         _refuse_rows(rows, f"{len(replaced)} sets of {N:,} rows with {B:,} donors", game, "sets")
 
 
-def tell_long_list(game: Game, replaced: np.ndarray) -> None:
+def tell_long_list(game: GameRun, replaced: np.ndarray) -> None:
     """Warn of a long list of sets replaced bool [C, P] before it is asked."""
-    N, B = len(game.quantity.asked(game.N)), len(game.setting.replacement.codes)
-    if why_long(game.ask, N * B * len(replaced)):
-        tell_long_run(game.ask, N * rows_of_list(game.ask, ~replaced), FEWER_ROWS)
+    N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
+    if why_long(game, N * B * len(replaced)):
+        tell_long_run(game, N * rows_of_list(game, ~replaced), FEWER_ROWS)
 
 
-def _refuse_rows(rows: int, what: str, game: Game, question: str) -> None:
+def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
             f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
@@ -123,9 +123,9 @@ def _refuse_rows(rows: int, what: str, game: Game, question: str) -> None:
         )
 
 
-def refuse_random_index(game: Game, what: str) -> None:
+def refuse_random_index(game: GameRun, what: str) -> None:
     """Raise InputError for what cannot tell a random model's noise from influence."""
-    if not game.setting.model.deterministic:
+    if not game.engine.model.deterministic:
         raise InputError(
             f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
             "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."

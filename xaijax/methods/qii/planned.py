@@ -11,7 +11,14 @@ import numpy as np
 
 from xaijax.estimators.draws.fixed_pool import sizes
 from xaijax.estimators.draws.run import chunk_of
-from xaijax.games.game import Game, Planned, nothing, semivalues, tables, whole_rows
+from xaijax.games.ask import (
+    Planned,
+    nothing,
+    plan_semivalues,
+    plan_tables,
+    plan_whole_rows,
+)
+from xaijax.games.run import GameRun
 from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.distinct_donors import entries_worth_it
 from xaijax.games.ways.totals import Coming, Weights
@@ -36,24 +43,24 @@ def plan_of_index(problem: Problem, index: QiiIndex, X: Any) -> Plan:
             refuse_random_index(game, "index='deegan-packel'")
         refuse_unaffordable(game, full, "index")
         if full:
-            tables(game, chosen, planned)
+            plan_tables(game, chosen, planned)
         else:
             assert index.weights is not None
-            semivalues(game, Weights.semivalue(kept_weights(index.weights)), chosen, planned)
+            plan_semivalues(game, Weights.semivalue(kept_weights(index.weights)), chosen, planned)
     else:
         _draws(game, index, problem.plan, planned)
-    whole_rows(game, planned)
+    plan_whole_rows(game, planned)
     if game.quantity.groups is not None:  # one number for the data
         planned.rows = planned.rows.sum(keepdims=True)
     name = "exact" if problem.samples is None else "sampled"
     return plan_of(game, planned, np.full(len(planned.rows), name))
 
 
-def _draws(game: Game, index: QiiIndex, plan: Draws, planned: Planned) -> None:
+def _draws(game: GameRun, index: QiiIndex, plan: Draws, planned: Planned) -> None:
     """Add the draws of all games, if none stops early, and the two ends of each."""
     design, _ = checked_design(game, index, plan)
     L, D = design.coalitions, plan.samples
-    backend, groups = game.ask.backend(), game.quantity.groups
+    backend, groups = game.backend(), game.quantity.groups
     N, strata = (game.N, 1) if groups is None else (1, len(groups))
     chunk = chunk_of(design)
     calls = -(-D // chunk) * backend.calls(N * min(D, chunk) * L)
@@ -62,16 +69,16 @@ def _draws(game: Game, index: QiiIndex, plan: Draws, planned: Planned) -> None:
         step = max(1, chunk // pool)
         each = backend.calls(min(orders, step) * min(pool, chunk) * L)
         D, calls = orders * pool, N * -(-orders // step) * -(-pool // chunk) * each
-    elif parts_of_draws(game.ask, L) is not None:  # of these rows the model is asked none
-        planned.structure, calls = game.probed.known.name, 0
+    elif parts_of_draws(game, L) is not None:  # of these rows the model is asked none
+        planned.structure, calls = game.engine.structure_name, 0
     recipes = [backend.recipe("rows")] if calls else []
     planned.add(np.arange(N), Coming(np.full(N, D * L), calls, recipes))
     ends = np.repeat([[False], [True]], game.P, axis=1)
-    entries = entries_worth_it(game.ask, ends)
-    B, asked = len(game.setting.replacement.codes), len(game.quantity.asked(game.N))
+    entries = entries_worth_it(game, ends)
+    B, asked = game.engine.replacement.count, len(game.quantity.asked(game.N))
     each = 1 + (2 * B if entries is None else len(entries))
     planned.rows[:N] += -(-(each * asked + B) // N)
-    if game.ask.crosses and entries is not None:  # the ends are answered by tables of values
-        planned.structure = game.probed.known.name
+    if game.may_cross() and entries is not None:  # the ends are answered by tables of values
+        planned.structure = game.engine.structure_name
     else:
         planned.calls += backend.calls(each * asked) + backend.calls(B)

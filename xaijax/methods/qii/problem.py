@@ -19,16 +19,13 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
-from xaijax.games.game import Game
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement import (
-    intervention_of,
-    stand_ins_of,
-    table_of,
-    weighted_rows,
-    with_own,
-)
+from xaijax.games.measure.replacement.base import table_of
+from xaijax.games.measure.replacement.baseline import stand_ins_of
+from xaijax.games.measure.replacement.per_instance import with_own
+from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
+from xaijax.games.run import GameRun
 from xaijax.methods.qii.arguments import (
     plan_of,
     pool_rows,
@@ -197,7 +194,7 @@ class Problem:
     @property
     def pool_rows(self) -> Any:
         """The donors of positive weight, as the model takes them."""
-        replacement = self.evaluator.setting.replacement.on_host()
+        replacement = self.evaluator.engine.replacement.on_host()
         return replacement.table.decode(replacement.codes)
 
     def described(self) -> str:
@@ -223,7 +220,7 @@ class Problem:
         return f"QII({', '.join(parts)}, {self.players.count} players)"
 
     def _pool_described(self) -> str:
-        pool = self.evaluator.setting.replacement
+        pool = self.evaluator.engine.replacement
         if pool.kind in ONE_ROW:
             return ONE_ROW[pool.kind]
         what = "pool rows of a sampler" if pool.kind == "sampler" else "pool rows"
@@ -244,7 +241,7 @@ class Problem:
 
     def ready(self) -> None:
         """Make the score, for which the positive label must be known."""
-        if self.evaluator.setting.score is None:
+        if self.evaluator.engine.score is None:
             if self.outcome.needs_positive:
                 self.positive = positive_of(
                     self.model, self.outcome.classes, self._given_positive, self.data
@@ -259,7 +256,7 @@ class Problem:
 
     def begin(
         self, X: Any, distances: bool = True, evaluator: Evaluator | None = None
-    ) -> tuple[Game, Any, Any, float]:
+    ) -> tuple[GameRun, Any, Any, float]:
         """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
 
         The game can be asked after `ready`, which may call the model: refuse first. evaluator: that
@@ -277,9 +274,9 @@ class Problem:
         elif X is None:
             rows = self.data
         else:
-            self.evaluator.setting.refuse_overflow(checks.rows_given(X))
+            self.evaluator.engine.refuse_overflow(checks.rows_given(X))
             rows = self.table.read(X, "X", self.model.allow_nan, "the data")
-        self.evaluator.setting.refuse_too_little_memory()
+        self.evaluator.engine.refuse_too_little_memory()
         quantity = self._quantity(distances)
         own = self.data if rows is None else rows
         if isinstance(self.players, OwnPlayers):
@@ -287,9 +284,9 @@ class Problem:
         self.players.refuse_unclear(len(rows_of(own)))
         if evaluator is None:
             encoded = self._encoded if own is self.data else None
-            game = Game(self.evaluator, own, quantity, encoded=encoded)
+            game = GameRun(self.evaluator, own, quantity, encoded=encoded)
         else:
-            game = Game(evaluator, own, quantity, asks=False)
+            game = GameRun(evaluator, own, quantity, asks=False)
         return game, rows, self.evaluator.start(), started
 
     def _encoded(self) -> tuple[Table, np.ndarray]:
@@ -297,16 +294,16 @@ class Problem:
         estimator on all rows that it encodes.
         """
         evaluator = self.evaluator
-        if not isinstance(evaluator.setting.replacement.table, CodedTable):
+        if not isinstance(evaluator.engine.replacement.table, CodedTable):
             return evaluator.encoded(self.data)
         kept = self._codes
         if (
             kept is None
-            or kept[0] is not evaluator.setting.replacement.table
+            or kept[0] is not evaluator.engine.replacement.table
             or not evaluator.is_settled
         ):
             found = evaluator.encoded(self.data)
-            self._codes = kept = evaluator.setting.replacement.table, found
+            self._codes = kept = evaluator.engine.replacement.table, found
         return kept[1]
 
     def planner(self) -> Evaluator:
@@ -314,7 +311,7 @@ class Problem:
         so that the data are not asked for their labels.
         """
         evaluator = copy(self.evaluator)
-        if evaluator.setting.score is None:
+        if evaluator.engine.score is None:
             evaluator.measure(self.outcome.score_for(0))
         return evaluator
 

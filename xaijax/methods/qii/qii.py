@@ -13,9 +13,9 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Rows
-from xaijax.games.game import Game
 from xaijax.games.measure.quantity import refuse_not_finite
-from xaijax.games.measure.replacement import Baseline
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.run import GameRun
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.index import qii_index
 from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
@@ -409,7 +409,7 @@ class QII:
         return self._problem.prior()
 
 
-def singles(problem: Problem, game: Game) -> exact.Influences:
+def singles(problem: Problem, game: GameRun) -> exact.Influences:
     """iota({i}) of every player, with Q(all replaced) and Q(nothing replaced)."""
     P, subtract = game.P, problem.distance is None
     replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
@@ -426,13 +426,13 @@ def singles(problem: Problem, game: Game) -> exact.Influences:
     return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
 
 
-def _distance_ends(problem: Problem, game: Game) -> tuple[np.ndarray, np.ndarray]:
+def _distance_ends(problem: Problem, game: GameRun) -> tuple[np.ndarray, np.ndarray]:
     zero = np.zeros((game.N if problem.groups is None else 1, 1))
     return zero, zero
 
 
 def change(
-    problem: Problem, game: Game, before: np.ndarray, after: np.ndarray
+    problem: Problem, game: GameRun, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(iota(after) - iota(before), its standard error) of sets replaced bool [P]; [N, K] each."""
     replaced, factors = np.stack([before, after]), np.array([1.0, -1.0])
@@ -450,7 +450,7 @@ def change(
     return value, np.zeros_like(value) if noise is None else noise[:, 0]
 
 
-def _refuse_long(problem: Problem, game: Game, replaced: np.ndarray) -> None:
+def _refuse_long(problem: Problem, game: GameRun, replaced: np.ndarray) -> None:
     refuse_stop(game, problem.plan)
     if problem.samples is None:
         refuse_long_list(game, replaced)
@@ -460,13 +460,13 @@ def _refuse_long(problem: Problem, game: Game, replaced: np.ndarray) -> None:
 
 def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
     """Whether each set is nothing or all, which are never sampled but by a user's sampler."""
-    sampler = problem.evaluator.setting.replacement.kind == "sampler"
+    sampler = problem.evaluator.engine.replacement.kind == "sampler"
     ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
     return bool((ends | ~replaced.any(axis=1)).all())
 
 
 def changed_directly(
-    problem: Problem, game: Game, before: np.ndarray, after: np.ndarray
+    problem: Problem, game: GameRun, before: np.ndarray, after: np.ndarray
 ) -> np.ndarray:
     """d(Q(before), Q(after)), [N]; the game measures Q itself."""
     assert problem.distance is not None

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from xaijax.core.version import __version__
-from xaijax.games.game import Game
+from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import Answer, certificate, held
 from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
 from xaijax.methods.qii.exact import Influences
@@ -68,7 +68,7 @@ class Asked(Protocol):
 
 def done(
     problem: Problem,
-    game: Game,
+    game: GameRun,
     found: Influences,
     kind: str,
     index: QiiIndex | None,
@@ -87,7 +87,7 @@ def done(
 
 def explanation(
     asked: Asked,
-    game: Game,
+    game: GameRun,
     found: Influences,
     kind: str,
     index: QiiIndex | None,
@@ -104,7 +104,7 @@ def explanation(
     whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
     kept: as of `Problem.kept_of`.
     """
-    scalar = game.outputs == 1 or found.values.shape[2] == 1
+    scalar = game.probe().outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
     names = None if scalar else _output_names(asked, game)
     return Explanation(
@@ -123,21 +123,21 @@ def explanation(
     )
 
 
-def _output_names(asked: Asked, game: Game) -> tuple[str, ...]:
+def _output_names(asked: Asked, game: GameRun) -> tuple[str, ...]:
     classes = asked.outcome.classes
-    if classes is not None and len(classes) == game.outputs:
+    if classes is not None and len(classes) == game.probe().outputs:
         return tuple(str(label) for label in classes)
-    return tuple(f"output {k}" for k in range(game.outputs))
+    return tuple(f"output {k}" for k in range(game.probe().outputs))
 
 
 def _stats(
-    asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
+    asked: Asked, game: GameRun, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
     evaluator.finish()
-    clock, model = evaluator.clock, evaluator.setting.model
+    clock, model = evaluator.clock, evaluator.engine.model
     compile_seconds = clock.compile_seconds - before.compile_seconds
-    donors = len(evaluator.setting.replacement.codes)
+    donors = evaluator.engine.replacement.count
     stats: dict[str, Any] = {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
@@ -150,7 +150,7 @@ def _stats(
         "budget": asked.samples,
         "seed": asked.seed,
         "backend": model.backend,
-        "devices": [str(d) for d in evaluator.setting.devices],
+        "devices": [str(d) for d in evaluator.engine.devices],
         "checked_rows": 0 if game.structure is None else game.N + donors,
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
@@ -165,7 +165,7 @@ def _stats(
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
             lambda whole: _certificate(asked, game, found, full, whole if subtract else None),
-            subtract and game.setting.model.deterministic,
+            subtract and game.engine.model.deterministic,
         )
     return stats
 
@@ -186,7 +186,7 @@ def _total(found: Influences) -> np.ndarray:
 
 
 def _certificate(
-    asked: Asked, game: Game, found: Influences, full: np.ndarray, whole: Any
+    asked: Asked, game: GameRun, found: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
@@ -202,17 +202,17 @@ def _certificate(
     none = zeros, span, summed, zeros, met, zeros, zeros, np.zeros(N, bool)
     answer = Answer(found.values, found.base, full, None, dof, *none)
     evaluator = game.evaluator
-    donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
-    model, size = evaluator.setting.model, game.subtracted
+    donors, exact = evaluator.engine.replacement.weights, np.ones(N, bool)
+    model, size = evaluator.engine.model, game.subtracted
     residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
-def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
+def provenance(asked: Asked, game: GameRun, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
-    model = evaluator.setting.model
-    replacement = evaluator.setting.replacement
+    model = evaluator.engine.model
+    replacement = evaluator.engine.replacement
     facts: dict[str, Any] = {
         "method": "QII",
         "quantity": asked.interest.name,

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement import Baseline, agreement_codes
+from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.run import GameRun
 from xaijax.games.ways.plain import ToInts, plain_sums
 from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
@@ -68,10 +69,10 @@ class QiiRecount:
             return "its quantity is one of your own, whose bound nobody has proved"
         if (
             isinstance(problem.players, OwnPlayers)
-            or problem.evaluator.setting.replacement.kind == "function"
+            or problem.evaluator.engine.replacement.kind == "function"
         ):
             return "each instance has players or a baseline of its own, of which nothing is proved"
-        if not problem.evaluator.setting.model.deterministic:
+        if not problem.evaluator.engine.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
         if is_prior(problem, self.chance):
             return (
@@ -102,7 +103,7 @@ class QiiRecount:
         sampled = problem.subsample is not None  # secret rows, others in each draw
         own = problem.facts["whose_pool"] == "data"
         weighted = not sampled and problem.groups is not None
-        donors = problem.evaluator.setting.replacement
+        donors = problem.evaluator.engine.replacement
         secret = own and sampled
         return {
             "model": model,
@@ -133,7 +134,7 @@ class QiiRecount:
         replaced = all_masks(P)
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
-        given, known = problem.evaluator.setting, problem.facts["positive_given"]
+        given, known = problem.evaluator.engine, problem.facts["positive_given"]
         given.model.refuse_changed()  # else another fit would be counted than was explained
         # Of an estimator itself: whether its translation answers follows from the private rows.
         # Each row is asked where it stands, by the model as it is: no two as one, no structure.
@@ -150,7 +151,7 @@ class QiiRecount:
         score = given.score if known else problem.outcome.score_for(1)
         donors = given.replacement.on_host()
         evaluator = Evaluator(model, donors, problem.players, limits, score=score)
-        ask = Questions(evaluator, problem.data if self._rows is None else self._rows, _silent)
+        ask = GameRun(evaluator, problem.data if self._rows is None else self._rows)
         outer = self._outer()
         inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
         to_ints, unit, width = _integers(problem.outcome)
@@ -167,10 +168,6 @@ class QiiRecount:
             return None
         given = self._problem.facts["data_weights"] == "given"
         return tuple(_whole(one, given) for one in groups)
-
-
-def _silent(rows: int) -> None:
-    """Nobody watches the recount."""
 
 
 def _whole(weights: np.ndarray, given: bool) -> np.ndarray:

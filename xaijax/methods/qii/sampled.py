@@ -18,9 +18,8 @@ from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.public import public
 from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
-from xaijax.games.asking.long_runs import tell_long_run, why_long
-from xaijax.games.asking.refuse import LARGEST_TABLE
-from xaijax.games.game import Game
+from xaijax.games.asking.refuse import LARGEST_TABLE, tell_long_run, why_long
+from xaijax.games.run import GameRun
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import MOST_ROWS, linear_form
 from xaijax.players.index import named
@@ -51,7 +50,7 @@ class Drawn:
     stats: dict[str, Any]
 
 
-def _factors(game: Game) -> np.ndarray:
+def _factors(game: GameRun) -> np.ndarray:
     """The factor of each stratum's mean, [G]."""
     combine = game.quantity.combine
     if callable(combine):
@@ -64,7 +63,7 @@ def _factors(game: Game) -> np.ndarray:
     return np.ones(1) if combine is None else combine
 
 
-def checked_design(game: Game, index: QiiIndex, plan: Plan) -> tuple[Any, np.ndarray]:
+def checked_design(game: GameRun, index: QiiIndex, plan: Plan) -> tuple[Any, np.ndarray]:
     """(the draws of an index, the factor of each stratum's mean); refuses what is not sampled."""
     factors = _factors(game)
     if index.simple:
@@ -79,7 +78,7 @@ def checked_design(game: Game, index: QiiIndex, plan: Plan) -> tuple[Any, np.nda
     return design, factors
 
 
-def sampled_index(game: Game, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
+def sampled_index(game: GameRun, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
     """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
     design, factors = checked_design(game, index, plan)
     largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
@@ -106,7 +105,7 @@ def design_of(index: QiiIndex, P: int, seed: int) -> Any:
     return designs.Orders(seed, P, None if named(index.name).draws_orders else index.weights)
 
 
-def refuse_stop(game: Game, plan: Plan) -> None:
+def refuse_stop(game: GameRun, plan: Plan) -> None:
     """Raise InputError for a stopping rule of what is no mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
@@ -115,7 +114,7 @@ def refuse_stop(game: Game, plan: Plan) -> None:
         )
 
 
-def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+def refuse_long_draws(game: GameRun, coalitions: int, plan: Plan) -> None:
     """Raise InputError, MemoryPlanError for draws of `coalitions` sets each that would not end."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None and rows > MOST_ROWS:
@@ -125,37 +124,37 @@ def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
             "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
-    if held > game.setting.max_memory:
+    if held > game.engine.max_memory:
         raise MemoryPlanError(
             f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
-            f"bytes, more than max_memory={game.setting.max_memory:,}. Group columns with "
+            f"bytes, more than max_memory={game.engine.max_memory:,}. Group columns with "
             "players=, or raise max_memory=."
         )
 
 
-def tell_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
+def tell_long_draws(game: GameRun, coalitions: int, plan: Plan) -> None:
     """Warn of a long run before it starts; where it may stop early, see `_one_run`."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None:
-        tell_long_run(game.ask, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
+        tell_long_run(game, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
 
 
-def _games(game: Game) -> int:
+def _games(game: GameRun) -> int:
     return game.N if game.quantity.groups is None else 1
 
 
-def _strata(game: Game) -> int:
+def _strata(game: GameRun) -> int:
     return 1 if game.quantity.groups is None else len(game.quantity.groups)
 
 
-def of_a_list(game: Game, plan: Plan) -> Plan:
+def of_a_list(game: GameRun, plan: Plan) -> Plan:
     """The plan for listed sets, which have no orders: the draws of a pool are its rows."""
     if plan.scheme != "fixed-pool":
         return plan
     return replace(plan, samples=fixed_pool.sizes(plan.samples, _strata(game))[1])
 
 
-def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
+def sampled_list(game: GameRun, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     plan = of_a_list(game, plan)
     tell_long_draws(game, len(replaced), plan)
@@ -172,7 +171,7 @@ def sampled_list(game: Game, replaced: np.ndarray, contrast: np.ndarray, plan: P
 
 
 def _of_two(
-    game: Game, replaced: np.ndarray, contrast: np.ndarray, rows: draws.DrawnRows, plan: Plan
+    game: GameRun, replaced: np.ndarray, contrast: np.ndarray, rows: draws.DrawnRows, plan: Plan
 ) -> Drawn:
     """By the parts of what is made of two means, with errors by the delta method."""
     quantity = game.quantity
@@ -196,7 +195,7 @@ def _of_two(
 
 
 def _fresh(
-    game: Game, design: Any, rows: draws.DrawnRows, factors: np.ndarray, width: float, plan: Plan
+    game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, width: float, plan: Plan
 ) -> Drawn:
     """Independent draws, until they are done or the stopping rule is content."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
@@ -235,13 +234,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
     if plan.stop is not None:
         # Every stratum has its draws before the first look.
         stops = looks(plan.samples, max(draws.chunk_of(run.design), run.rows.strata))
-    T, K = run.design.terms, run.game.outputs
+    T, K = run.design.terms, run.game.probe().outputs
     values, errors = np.zeros((n, T, K)), np.zeros((n, T, K))
     freedom, counts, bounds = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
     left, before, told = np.arange(n), 0, plan.stop is None
     for stop in stops:
         coming = len(left) * (stop - before) * run.design.coalitions
-        said = "" if told else why_long(run.game.ask, coming, OF_A_DRAWN_ROW * coming)
+        said = "" if told else why_long(run.game, coming, OF_A_DRAWN_ROW * coming)
         if said:  # before the first long stretch
             tell(said, f"a larger epsilon=, {FEWER_DRAWS}")
             told = True
@@ -263,7 +262,7 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
 
 
 def _fixed(
-    game: Game, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: Plan
+    game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: Plan
 ) -> Drawn:
     out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
     freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
@@ -274,13 +273,13 @@ def _fixed(
 
 
 def _of_pool(
-    game: Game, pool: int, strata: int, errors: np.ndarray, width: float
+    game: GameRun, pool: int, strata: int, errors: np.ndarray, width: float
 ) -> dict[str, Any]:
     """What a pool drawn once leaves; errors [N, V, K]."""
     return {
         "pool": pool,
         "pool_error": fixed_pool.pool_bound(pool // strata, width),
-        "pool_std_errors": errors[:, :, 0] if game.outputs == 1 else errors,
+        "pool_std_errors": errors[:, :, 0] if game.probe().outputs == 1 else errors,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xaijax.games.game import Game
+from xaijax.games.run import GameRun
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.problem import Problem
@@ -13,7 +13,7 @@ from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.table_origin import TableOrigin
 
 
-def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
+def kept_table(asked: Problem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
     """The table of a game; rows: the individuals X as read, None for quantities of the data.
 
     Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
@@ -24,7 +24,7 @@ def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
     marks = {
         "fingerprint": fingerprint(game),
         "model_fingerprint": model_fingerprint(game),
-        "backend": game.setting.model.backend,
+        "backend": game.engine.model.backend,
         "model_rows": game.count.distinct,
         **functions_of(asked),
     }

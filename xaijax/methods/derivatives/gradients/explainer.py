@@ -19,12 +19,13 @@ from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.forks import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.core.version import __version__
-from xaijax.games.asking.long_runs import minute
+from xaijax.games.asking.refuse import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
-from xaijax.games.measure.replacement import Baseline, Replacement, stand_ins_of
+from xaijax.games.measure.replacement.base import Replacement
+from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
 from xaijax.games.measure.score import largest, read_outputs, refuse_columns
 from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
 from xaijax.methods.derivatives.gradients.reading import (
@@ -167,7 +168,7 @@ class GradientExplainer:
     def __repr__(self) -> str:
         said = [self.model.name, f"path={self.path!r}"]
         if self._evaluator is not None:
-            donors = self._evaluator.setting.replacement
+            donors = self._evaluator.engine.replacement
             one = donors.rows_given == 1
             said += ["one baseline" if one else f"{len(donors.codes):,} background rows"]
             said += [f"{self.players.count:,} players"]
@@ -247,7 +248,7 @@ class GradientExplainer:
         if outputs is not None:
             _refuse_one(run.outputs)
             work = _with_column(work, np.zeros((len(work), 1)))
-        N, compiled = len(work), run.probed.compiled
+        N, compiled = len(work), run.engine.compiled
         asked = N, base_rows(run, work)
         recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
         return Plan(
@@ -263,7 +264,7 @@ class GradientExplainer:
 
     def check(self, X: Rows) -> None:
         """Raise InputError or InputTypeError for instances that a call would not accept."""
-        self._open(X).setting.replacement.table.read(X, "X", self.model.allow_nan)
+        self._open(X).engine.replacement.table.read(X, "X", self.model.allow_nan)
 
     def _open(self, X: Any = None) -> Evaluator:
         """Read the arguments that hang on the rows' shape: the background's, or that of X."""
@@ -284,7 +285,7 @@ class GradientExplainer:
         labels = donors.table.feature_names or column_labels(donors.table.shape)
         columns = Players(np.arange(len(labels)), tuple(labels))
         self._evaluator = Evaluator(self.model, donors, columns, limits, offsets=True)
-        checks.on_devices(background, "background", self._evaluator.setting.devices)
+        checks.on_devices(background, "background", self._evaluator.engine.devices)
         return self._evaluator
 
     def _planned(self, donors: Replacement) -> Lines:
@@ -305,9 +306,9 @@ class GradientExplainer:
         before_jax()
         evaluator = self._open(X)
         evaluator.follow()
-        table = evaluator.setting.replacement.table
+        table = evaluator.engine.replacement.table
         rows = table.read(X, "X", self.model.allow_nan)
-        checks.on_devices(X, "X", evaluator.setting.devices)
+        checks.on_devices(X, "X", evaluator.engine.devices)
         N, names = len(rows_of(rows)), None
         if isinstance(self.players, OwnPlayers):
             self.players.refuse_others(N)
@@ -316,30 +317,28 @@ class GradientExplainer:
             told = getattr(self.model, "output_names", None)
             names = read_outputs(outputs, N, self.model.classes, told)
         _, codes = evaluator.encoded(rows)
-        refuse_host(evaluator.setting.model)
+        refuse_host(evaluator.engine.model)
         own = None
         if self.model.allow_nan and not isinstance(codes, MappedRows):  # else it is refused above
             refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = stand_ins(
-                self._of_each, evaluator.setting.replacement, rows, self.model.allow_nan
-            )
+            own = stand_ins(self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan)
         return rows, Work(codes, own, self._owner), names
 
     def _run(self, work: Work) -> tuple[Run, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
         before = evaluator.clock.copy()
-        table = evaluator.setting.replacement.table
-        probed = evaluator.probe(table, np.asarray(work.codes[:FEW]))
-        key = id(probed)
+        table = evaluator.engine.replacement.table
+        engine = evaluator.probe(table, np.asarray(work.codes[:FEW]))
+        key = id(engine)
         if key not in self._runs:
-            setting, findings = probed.setting, probed.findings
-            refuse_findings(setting.model, findings)
-            placement = placed(setting.devices, setting.model.params)
+            findings = engine.findings
+            refuse_findings(engine.model, findings)
+            placement = placed(engine.devices, engine.model.params)
             S = self._lines.times.shape[1]
             sizes = sizes_of(
-                setting,
+                engine,
                 findings.jaxpr,
                 findings.rows,
                 len(self._lines.donor),
@@ -349,18 +348,18 @@ class GradientExplainer:
                 self._lines.drawn,
             )
             lines, P = self._lines.cut(sizes.steps), self.players.count
-            space = space_of(self._space, probed, sizes.rows)
-            self._runs = {key: Run(probed, space, lines, sizes, placement, P)}
+            space = space_of(self._space, engine, sizes.rows)
+            self._runs = {key: Run(engine, space, lines, sizes, placement, P)}
         run = self._runs[key]
         evaluator.clock.tile = run.sizes.rows
         return run, before
 
     def _tell_long(self, run: Run, N: int) -> None:
         """Warn of a run of more than about a minute."""
-        findings, rows = run.probed.findings, N * run.lines.rows
+        findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
         each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
-        if rows * each > minute(run.probed.setting.devices):
+        if rows * each > minute(run.engine.devices):
             ways = "fewer rows, steps= or background rows, samples=, or outputs= of several"
             tell(f"{rows:,} derivatives are coming, of about {each:,.0f} operations each", ways)
 
@@ -440,7 +439,7 @@ def explanation(
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     scalar = answer.values.shape[2] == 1
-    findings = run.probed.findings
+    findings = run.engine.findings
     present = getattr(asked.players, "present", None)
     errors = answer.variances
     if errors is not None:
@@ -471,8 +470,7 @@ def _stats(
     seconds: float,
     scalar: bool,
 ) -> dict[str, Any]:
-    probed, clock, N = run.probed, run.probed.clock, len(work)
-    setting = probed.setting
+    engine, clock, N = run.engine, run.engine.clock, len(work)
     compile_seconds = clock.compile_seconds - before.compile_seconds
     model_rows = N * run.lines.rows
     stats: dict[str, Any] = {
@@ -484,20 +482,20 @@ def _stats(
         "compile_seconds": compile_seconds,
         "estimator": "sampled" if run.lines.drawn else "quadrature",
         "seed": asked.seed,
-        "backend": setting.model.backend,
-        "devices": [str(d) for d in setting.devices],
+        "backend": engine.model.backend,
+        "devices": [str(d) for d in engine.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": probed.findings.answer_dtype,
-        "weights_sum": setting.replacement.weights_sum,
+        "answer_dtype": engine.findings.answer_dtype,
+        "weights_sum": engine.replacement.weights_sum,
         "completeness": answer.residual[:, 0] if scalar else answer.residual,
-        "fingerprint": donors_fingerprint(setting.replacement),
-        "model_fingerprint": probed_fingerprint(probed),
+        "fingerprint": donors_fingerprint(engine.replacement),
+        "model_fingerprint": probed_fingerprint(engine),
     }
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
     if work.column is not None:
         stats["outputs"] = work.column.astype(np.int64)
-        names = probed.findings.output_names
+        names = engine.findings.output_names
         if names is not None:
             stats["output_names"] = np.array(names)[stats["outputs"]]
     return stats
@@ -505,8 +503,8 @@ def _stats(
 
 def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
-    setting = run.probed.setting
-    model, donors = setting.model, setting.replacement
+    engine = run.engine
+    model, donors = engine.model, engine.replacement
     return {
         "method": "GradientExplainer",
         **asked_output(model),

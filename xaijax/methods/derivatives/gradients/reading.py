@@ -14,12 +14,9 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.replacement import (
-    Baseline,
-    Replacement,
-    replacement_of,
-    weighted_rows,
-)
+from xaijax.games.measure.replacement.base import Replacement
+from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.measure.replacement.rows import KINDS, replacement_of, weighted_rows
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
@@ -85,7 +82,7 @@ def donors_of(
     codes = table.encode(table.read(array, "background", False))[1]
     own, total = checks.row_weights(weights, len(codes))
     row = np.flatnonzero(own > 0)
-    return Replacement(table, codes[row], own[row], total, row, len(codes), kind)
+    return KINDS[kind](table, codes[row], own[row], total, row, len(codes))
 
 
 def _of_floats(donors: Replacement) -> Replacement:

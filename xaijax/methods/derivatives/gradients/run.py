@@ -16,7 +16,7 @@ import numpy as np
 
 from xaijax.games.engine.compiled import Recipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, dealt
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import Placement
 from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
@@ -33,7 +33,7 @@ LESS = "Raise max_memory=, or lower tile= or batch_size=."
 class Run:
     """The programs of one explainer, and what they are given."""
 
-    probed: Probed
+    engine: Engine
     space: Space
     lines: Lines  # as many places on each as a tile takes
     sizes: Sizes
@@ -43,12 +43,12 @@ class Run:
     @property
     def outputs(self) -> int:
         """K of the model."""
-        return self.probed.findings.outputs
+        return self.engine.findings.outputs
 
     @cached_property
     def params(self) -> Any:
         """The model's parameters, on the devices."""
-        return self.placement.params(self.probed.setting.model.params)
+        return self.placement.params(self.engine.model.params)
 
     def answers(self, codes: Any) -> np.ndarray:
         """The model's own answers to rows of codes [M, C], by blocks of a tile; float64 [M, K]."""
@@ -56,21 +56,21 @@ class Run:
         for first in range(0, len(codes), self.sizes.rows):
             some = np.asarray(codes[first : first + self.sizes.rows])
             out[first : first + len(some)] = self._answered(some)
-        offset = self.probed.setting.offset
+        offset = self.engine.offset
         return out if offset is None else out + offset
 
     def _answered(self, some: np.ndarray) -> np.ndarray:
         """The answers to a tile of rows at most: to few of them by the program of the probe."""
         if not self.in_tiles(len(some)):
-            rows, params = self.probed.findings.rows, self.probed.setting.model.params
-            program = cast(Any, self.probed.findings.programs)["probe"][0]
-            shape = self.probed.setting.replacement.table.shape
+            rows, params = self.engine.findings.rows, self.engine.model.params
+            program = cast(Any, self.engine.findings.programs)["probe"][0]
+            shape = self.engine.replacement.table.shape
         else:
             rows, params, shape = self.sizes.rows, self.params, some.shape[1:]
-            program = self.probed.compiled.program(self.answer_recipe)
+            program = self.engine.compiled.program(self.answer_recipe)
         filled = np.pad(some, ((0, -len(some) % rows), (0, 0)), mode="edge")
         parts = filled.reshape(-1, rows, *shape)
-        self.probed.clock.model_calls += len(parts)
+        self.engine.clock.model_calls += len(parts)
         found = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
         return np.concatenate(found)[: len(some)]
 
@@ -83,14 +83,14 @@ class Run:
         whole, rest = divmod(M, self.sizes.rows)
         if self.in_tiles(rest):
             return whole + 1
-        return whole + -(-rest // self.probed.findings.rows)
+        return whole + -(-rest // self.engine.findings.rows)
 
     @cached_property
     def answer_recipe(self) -> Recipe:
         """Of the program that answers a tile of rows."""
-        codes, same = self.probed.setting.replacement.codes, self.placement.same
+        codes, same = self.engine.replacement.codes, self.placement.same
         rows = shape(same, self.sizes.rows, codes.shape[1], dtype=codes.dtype)
-        whole = whole_model(self.probed, self.sizes.rows)
+        whole = whole_model(self.engine, self.sizes.rows)
         results = self.placement.results
         return Recipe(("answers",), whole, (self.params, rows), "a tile of rows", results=results)
 
@@ -98,7 +98,7 @@ class Run:
         self, work: Work, done: Callable[[int], object]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
-        run = self.probed.compiled.program(self.recipe(work))
+        run = self.engine.compiled.program(self.recipe(work))
         K = self._shape(work).found
         values = np.zeros((len(work), self.players, K))
         spread = np.zeros_like(values) if self.lines.drawn else None
@@ -113,7 +113,7 @@ class Run:
 
         for group, rows, arguments in self._dispatches(work):
             waiting.append((group, rows, run(self.params, *arguments)))
-            self.probed.clock.model_calls += 1
+            self.engine.clock.model_calls += 1
             if len(waiting) > LOOK_AHEAD:
                 read()
         while waiting:
@@ -128,7 +128,7 @@ class Run:
     def recipe(self, work: Work) -> Recipe:
         """What the program is compiled of."""
         s, place, own = self.sizes, self.placement, self._shape(work)
-        donors = self.probed.setting.replacement.codes
+        donors = self.engine.replacement.codes
         dtype, codes, C = self._dtype, donors.dtype, donors.shape[1]
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
@@ -140,7 +140,7 @@ class Run:
             owner = shape(place.split, U, n, C) if of_each else shape(place.same, C)
         column = shape(place.split, U, n) if own.chosen else None
         counts = shape(place.split, place.mesh.size), shape(place.same)
-        head = self.space.head(self.probed, s.rows)
+        head = self.space.head(self.engine, s.rows)
         run = partial(line_values, self.space.lift, head, own, place.mesh)
         arguments = self.params, x, starts, places, places, owner, column, *counts
         key = "line values", own, self.space.key
@@ -149,7 +149,7 @@ class Run:
     @property
     def _dtype(self) -> np.dtype:
         """Of places, weights and values."""
-        return np.dtype("f8" if self.probed.setting.model.precision == "float64" else "f4")
+        return np.dtype("f8" if self.engine.model.precision == "float64" else "f4")
 
     def _shape(self, work: Work) -> LineShape:
         s = self.sizes
@@ -170,7 +170,7 @@ class Run:
         """(instances, their model rows, the program's arguments) of each dispatch."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
         together, at_once = s.groups * s.instances, s.turns * s.lines
-        clock, devices = self.probed.clock, self.placement.mesh.size
+        clock, devices = self.engine.clock, self.placement.mesh.size
         for first in range(0, N, together):
             here = slice(first, min(N, first + together))
             groups = -(-(here.stop - first) // s.instances)
@@ -191,7 +191,7 @@ class Run:
 
     def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(donors [V, D, C], places and weights [V, D, S]) of lines from one on."""
-        s, donors = self.sizes, self.probed.setting.replacement.codes
+        s, donors = self.sizes, self.engine.replacement.codes
         part = self.lines.part(begin, s.turns * s.lines)
         times, weights = (
             one.reshape(s.turns, s.lines, s.steps).astype(self._dtype)
@@ -229,13 +229,13 @@ class _Group:
 
 def base_rows(run: Run, work: Work) -> int:
     """Rows that are asked for the answers to where lines begin."""
-    B = 1 if work.own is not None else len(run.probed.setting.replacement.codes)
+    B = 1 if work.own is not None else run.engine.replacement.count
     return len(work) * B if _stays(run, work) is not None or work.own is not None else B
 
 
 def base_answers(run: Run, work: Work) -> np.ndarray:
     """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K]."""
-    donors, weights = run.probed.setting.replacement.codes, run.probed.setting.replacement.weights
+    donors, weights = run.engine.replacement.codes, run.engine.replacement.weights
     stays = _stays(run, work)
     if stays is None:
         own = None if work.own is None else run.answers(work.own)

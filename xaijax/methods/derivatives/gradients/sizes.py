@@ -11,7 +11,7 @@ from typing import Any
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
-from xaijax.games.engine.evaluator import Setting
+from xaijax.games.engine.evaluator import Engine
 from xaijax_kernels.engine.operations import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,
@@ -53,7 +53,7 @@ class Sizes:
 
 
 def sizes_of(
-    setting: Setting,
+    engine: Engine,
     jaxpr: Any,
     traced: int,  # rows that jaxpr is of
     lines: int,  # of one instance
@@ -63,8 +63,8 @@ def sizes_of(
     even: bool,  # whether lines come in pairs
 ) -> Sizes:
     """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
-    codes, memory, limits = setting.replacement.codes, setting.max_memory, setting.limits
-    platform, C = setting.devices[0].platform, codes.shape[1]
+    codes, memory, limits = engine.replacement.codes, engine.max_memory, engine.limits
+    platform, C = engine.devices[0].platform, codes.shape[1]
     each = operations(jaxpr, traced) * PASSES
     # What the model makes of a row is kept for the way back, where as much is made again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
@@ -88,7 +88,7 @@ def sizes_of(
     if limits.batch_rows is not None:
         T = -(-limits.batch_rows // (n * D * S))
     V = min(-(-every // D), T)
-    P, row_bytes = setting.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
+    P, row_bytes = engine.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
     fits = max(1, min(HELD, memory // 8 // codes.itemsize) // (n * max(C, P) * outputs))
     U = max(1, min(T // V, fits))
     return Sizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.compiled import columns
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import placed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import Table
@@ -55,7 +55,7 @@ class Space(Protocol):
         """Codes [M, C] as arrays [M, ...]."""
         ...
 
-    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
         """(params, such arrays of so many rows) -> answers [R, K]; traced once."""
         ...
 
@@ -74,9 +74,9 @@ class OfCodes:
         del params
         return codes
 
-    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
         """The model."""
-        return whole_model(probed, rows)
+        return whole_model(engine, rows)
 
 
 class AfterFront:
@@ -87,50 +87,49 @@ class AfterFront:
 
     key, pulls, name = "front", True, "affine front"
 
-    def __init__(self, probed: Probed, rows: int) -> None:
+    def __init__(self, engine: Engine, rows: int) -> None:
         """rows: of a tile; for a model that `has_front`."""
-        self.entries = (probed.setting.replacement.codes.shape[1],)
-        self._shape = probed.setting.replacement.table.shape
-        self._few, self._whole = probed.findings.closed, trace_of(probed, rows).closed
+        self.entries = (engine.replacement.columns,)
+        self._shape = engine.replacement.table.shape
+        self._few, self._whole = engine.findings.closed, trace_of(engine, rows).closed
 
     def lift(self, params: Any, codes: Any) -> Any:
         """See `Space.lift`."""
         return front(self._few, params, codes.reshape(len(codes), *self._shape))
 
-    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
         """See `Space.head`."""
-        del probed, rows
+        del engine, rows
         return lambda params, cut: columns(partial(back, self._whole))(params, cut)
 
 
-def space_of(space: Space, probed: Probed, rows: int) -> Space:
+def space_of(space: Space, engine: Engine, rows: int) -> Space:
     """The space of codes, or behind the model's front where it has one."""
-    few = probed.findings.closed
+    few = engine.findings.closed
     if not isinstance(space, OfCodes) or few is None:
         return space
-    if not has_front(few, trace_of(probed, rows).closed):
+    if not has_front(few, trace_of(engine, rows).closed):
         return space
-    return AfterFront(probed, rows)
+    return AfterFront(engine, rows)
 
 
-def trace_of(probed: Probed, rows: int) -> Traced:
+def trace_of(engine: Engine, rows: int) -> Traced:
     """The model's one trace for tiles of so many rows."""
-    setting = probed.setting
-    table, codes, apply = setting.replacement.table, setting.replacement.codes, setting.model.apply
+    table, codes, apply = engine.replacement.table, engine.replacement.codes, engine.model.apply
     assert apply is not None
     given = jax.ShapeDtypeStruct((rows, *table.shape), codes.dtype)
-    params, look = setting.model.params, probed.findings.look
-    return probed.compiled.trace(("model",), apply, params, given, look, _mesh(probed))
+    params, look = engine.model.params, engine.findings.look
+    return engine.compiled.trace(("model",), apply, params, given, look, _mesh(engine))
 
 
-def _mesh(probed: Probed) -> Mesh:
+def _mesh(engine: Engine) -> Mesh:
     """Of the programs that take derivatives."""
-    return placed(probed.setting.devices, probed.setting.model.params).mesh
+    return placed(engine.devices, engine.model.params).mesh
 
 
-def whole_model(probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+def whole_model(engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
     """(params, codes [R, C]) -> answers [R, K], by that trace."""
-    traced, shape = trace_of(probed, rows), probed.setting.replacement.table.shape
+    traced, shape = trace_of(engine, rows), engine.replacement.table.shape
     return lambda params, codes: traced(params, codes.reshape(rows, *shape))
 
 
@@ -204,13 +203,13 @@ class Between:
         """See `Space.lift`."""
         return self._pair.embedded(params, self._table.decode(codes))
 
-    def head(self, probed: Probed, rows: int) -> Callable[[Any, Any], Any]:
+    def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
         """See `Space.head`."""
-        kept, params = probed.compiled.kept, probed.setting.model.params
-        mesh = _mesh(probed)
+        kept, params = engine.compiled.kept, engine.model.params
+        mesh = _mesh(engine)
         name = "trace", "head", self.key, rows, mesh.abstract_mesh
         if name not in kept:
-            made = self.shapes(params, rows, probed.setting.replacement.codes)
+            made = self.shapes(params, rows, engine.replacement.codes)
             kept[name] = Traced(self._pair.inner.apply, params, made, mesh=mesh)
         return kept[name]
 

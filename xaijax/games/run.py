@@ -1,29 +1,33 @@
-"""`Questions`: what all questions of one game share; rows planned, asked, checked and counted.
+"""`GameRun`: the state of one run, of the games of N instances: codes, counters, what was found.
 
 Letters: N instances, B donors, P players, K scores, C code columns, k players that differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
-from xaijax.games.asking.refuse import refuse_bad_answers
+from xaijax.games.asking.refuse import coalition_text, refuse_bad_answers
 from xaijax.games.asking.whole_rows import EmptyAndFull, WholeAnswers, whole_answers
-from xaijax.games.engine.evaluator import PROBE_ROWS, Evaluator, Probed, Setting
+from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
-from xaijax.games.measure.replacement import agreement_codes
+from xaijax.games.engine.walk import WalkBackend
+from xaijax.games.measure.quantity import Quantity
+from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ
 from xaijax_kernels.engine.single_rows import RowStream
 
 Result = TypeVar("Result")
+ANSWERS = Quantity("identity")  # the mean answer of each instance
 MOST_UNEVEN = 1 << 12  # by which 24 bits leave 12 for usual numbers
 
 
@@ -35,84 +39,146 @@ class Count:
     padded: int = 0
 
 
-class Questions:
-    """The rows of N instances, and the loop that answers hybrids of them."""
+class GameRun:
+    """The games of N instances on one engine; rows are planned, asked, checked and counted here.
+
+    What a run is asked for as a whole are the functions of `games/ask.py`.
+
+    Attributes:
+        engine: what is asked, and what the probe found once `probe` or `backend` was called.
+        codes, table: the instances [N, C], and what they are codes of.
+        quantity: what is measured.
+        count: model rows so far.
+        structure: what answered instead of the whole model, if anything.
+        closed, own_base: whether a closed form answered; whether the model's own answers gave the
+            base value.
+        largest: int64 [N], the most players in which an instance differs from a donor, once
+            surveyed.
+        own: what the score looks at beside an answer, [N, A], once an instance was asked.
+    """
 
     def __init__(
         self,
         evaluator: Evaluator,
         rows: Any,
-        progress: Callable[[int], None],
-        first: int = 0,
+        quantity: Quantity = ANSWERS,
+        progress: Callable[[int], None] = lambda rows: None,
         asks: bool = True,
         encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
         own: np.ndarray | None = None,
+        first: int = 0,
     ) -> None:
-        """rows: instances as read by the evaluator's table; progress(model rows done); first: which
-        row of X the first is, for messages. asks: False for a plan, for which the model is asked
-        nothing but its probe, and a translation compared on no more than its first rows. encoded:
-        gives what `Evaluator.encoded` makes of these rows, where somebody keeps it. own: what the
-        score looks at beside an answer, [N, A]; None: f(x), or what the score makes of it.
+        """rows: instances as read by the engine's table; progress(model rows done). asks: False for
+        a plan, for which the model is asked nothing but its probe, and a translation compared on no
+        more than its first rows. encoded: gives what `Evaluator.encoded` makes of these rows, where
+        somebody keeps it. own: what the score looks at beside an answer, [N, A]; None: f(x), or
+        what the score makes of it. first: which row of X the first is, for messages.
         """
         before_jax()
-        self.first, self.asks = first, asks
-        self.evaluator, self._progress = evaluator, progress
+        self.evaluator, self.quantity = evaluator, quantity
+        self.told, self.first, self.asks = progress, first, asks
         evaluator.follow()
-        evaluator.setting.refuse_large_tile()
+        evaluator.engine.refuse_large_tile()
         read = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
-        self.table_of_rows, self.codes = read  # codes [N, C]
-        self.N, self.P = len(self.codes), evaluator.setting.players.count
+        self.table, self.codes = read
+        self.engine = evaluator.engine
+        self.N, self.P = len(self.codes), self.engine.players.count
         self.count = Count()
-        self._largest: np.ndarray | None = None  # [N + B]
-        self._own = own  # where the score looks at f(x)
+        self.own = own
+        self.structure: str | None = None
+        self.closed = self.own_base = False
+        self.largest = np.zeros(self.N, np.int64)
+        self.scores = 0.0  # the largest |score| of a data row in the groups' means so far
+        self._loop: Backend | None = None
+        self._sizes: np.ndarray | None = None  # [N + B]
         self._whole: WholeAnswers | None = None
         self._differs: np.ndarray | None = None  # [N, B, P], where all are planned together
-        self.ends = EmptyAndFull(self)
-
-    @property
-    def setting(self) -> Setting:
-        """What is asked about, by which limits."""
-        return self.evaluator.setting
-
-    @property
-    def probed(self) -> Probed:
-        """What is known of the model, once `backend` has been asked for."""
-        return self.evaluator.probed
 
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""
-        return self.evaluator.backend(self.table_of_rows, self._few(), self.N)
+        if self._loop is None or self.engine is not self.evaluator.engine:
+            self._loop = self.evaluator.backend(self.table, self._few(), self.N)
+            self.engine = self.evaluator.engine
+        return self._loop
 
-    def probe(self) -> Probed:
-        """What is known of the model; the first call probes it."""
-        return self.evaluator.probe(self.table_of_rows, self._few())
+    def probe(self) -> Engine:
+        """The engine with what is known of the model; the first call probes it."""
+        if self.engine.findings is None or self.engine is not self.evaluator.engine:
+            self.engine = self.evaluator.probe(self.table, self._few())
+        return self.engine
+
+    def walker(self) -> WalkBackend:
+        """The loop along orders, where there is one; see `may_walk`."""
+        walker = self.evaluator.walker(self.table, self._few(), self.N)
+        self.engine = self.evaluator.engine
+        return walker
 
     def _few(self) -> np.ndarray:
         """Codes of instances for the probe."""
         few = self.codes[: PROBE_ROWS // 2]
-        unknown = not self.evaluator.is_probed and self.setting.on_host
-        if unknown and len(few) < self.N:
+        if self.evaluator.engine.on_host and len(few) < self.N:
             few = np.concatenate([few[:-1], self.codes[-1:]])  # which is asked late in the run
         return few
 
-    def differing(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    @cached_property
+    def ends(self) -> EmptyAndFull:
+        """What answers the two ends of the games apart from other coalitions."""
+        return EmptyAndFull(self)
+
+    @property
+    def random(self) -> bool:
+        """Whether the model's answers are random, as its probe found them."""
+        return self.engine.findings.noise is not None
+
+    @property
+    def shares_base(self) -> bool:
+        """Whether all instances, or groups, have one mean where nothing is kept of x. Not where
+        columns are always kept, nor where each row has a baseline of its own. The answers of a
+        random model differ by chance from instance to instance.
+        """
+        score = self.engine.score
+        reads_own = self.engine.fixed or (score is not None and score.reads_own)
+        return not reads_own and (self.quantity.groups is not None or not self.random)
+
+    @property
+    def subtracted(self) -> float:
+        """The largest size of what groups' means were made of, so far; 0 without groups.
+
+        Rounding errors of a difference follow this, not the difference, which may be 0.
+        """
+        factors = self.quantity.combine
+        return self.scores * (np.abs(factors).sum() if isinstance(factors, np.ndarray) else 1.0)
+
+    def note_size(self, *scores: np.ndarray) -> None:
+        """Look at scores of data rows in the groups' means; see `subtracted`."""
+        for one in scores:
+            size = np.nan_to_num(max(one.max(initial=0.0), -one.min(initial=0.0)), posinf=0.0)
+            self.scores = max(self.scores, float(size))
+
+    def named(self, kept: np.ndarray) -> str:
+        """A coalition bool [P], for messages."""
+        names = self.engine.players.names
+        if self.quantity.argument == "link":
+            return coalition_text(names, kept)
+        return f"S = {[names[i] for i in np.flatnonzero(~kept)]} replaced"
+
+    def differing(self, rows: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
         """(place of the first, bool [n, B, P]) for as many of `rows` as are planned together."""
-        step = self.setting.instances_at_a_time
+        step = self.engine.instances_at_a_time
         if self.N <= step and len(rows):  # the cost is counted first, and the values found after
             if self._differs is None:
                 self._differs = self._differing(np.arange(self.N))
             same = len(rows) == self.N and np.array_equal(rows, np.arange(self.N))
-            yield 0, self._differs if same else self._differs[rows]
-            return
-        for first in range(0, len(rows), step):
-            yield first, self._differing(rows[first : first + step])
+            return [(0, self._differs if same else self._differs[rows])]
+        starts = range(0, len(rows), step)
+        return ((first, self._differing(rows[first : first + step])) for first in starts)
 
     def _differing(self, rows: np.ndarray) -> np.ndarray:
         """Which players of these instances differ from each donor, bool [n, B, P]."""
-        donors = agreement_codes(self.setting.replacement.codes)
-        if self.setting.model.deterministic:
+        donors = self.engine.replacement.bits
+        if self.engine.model.deterministic:
             x = agreement_codes(self.codes[rows])
-            return _differ(x, donors, self.setting.code_players, self.P)
+            return _differ(x, donors, self.engine.code_players, self.P)
         # A random answer differs from itself: nothing may be asked once for two.
         return np.ones((len(rows), len(donors), self.P), bool)
 
@@ -150,7 +216,7 @@ class Questions:
         """(places, log2 of the rows of a slot) of the pairs with k players that differ, int [M], a
         stream each; None: slots for the model itself.
         """
-        if not self.structured:
+        if not self.may_structure():
             yield np.arange(len(k)), None
             return
         sizes = self._slots(backend)
@@ -162,33 +228,26 @@ class Questions:
     def _slots(self, backend: Backend) -> np.ndarray:
         """log2 of the rows of the structure's slots, each once."""
         most = min(self.P, backend.rows_per_block.bit_length() - 1)
-        return np.unique(np.minimum(self.probed.known.slot_bits, most))
+        return np.unique(np.minimum(self.engine.known.slot_bits, most))
 
     def least_bits(self, backend: Backend) -> int:
         """A pair of `packs` takes at least 2^least_bits rows."""
-        return int(self._slots(backend)[0]) if self.structured else backend.slot_bits
+        return int(self._slots(backend)[0]) if self.may_structure() else backend.slot_bits
 
-    @property
-    def largest(self) -> np.ndarray:
-        """Of what a structure makes of each instance and donor; see `Probed.largest`."""
-        if self._largest is None:
-            donors = self.setting.replacement.codes
-            of_donors = self.probed.largest_donors
-            # A memory map is not read for it.
-            same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
-            own = of_donors if same else self.probed.largest(self.codes)
-            self._largest = np.concatenate([own, of_donors])
-        return self._largest
-
-    @property
-    def finite(self) -> bool:
+    def _finite(self) -> bool:
         """Whether what a structure makes of the instances and donors is finite: it adds and
         multiplies what the model might have looked at first.
         """
-        return bool(np.isfinite(self.largest).all())
+        if self._sizes is None:
+            donors = self.engine.replacement.codes
+            of_donors = largest_of_donors(self.engine)
+            # A memory map is not read for it.
+            same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
+            own = of_donors if same else self.engine.largest(self.codes)
+            self._sizes = np.concatenate([own, of_donors])
+        return bool(np.isfinite(self._sizes).all())
 
-    @property
-    def whole(self) -> WholeAnswers:
+    def ask_whole(self) -> WholeAnswers:
         """The model's own answers to the instances, whole rows, where a structure answers hybrids.
 
         The first time they are asked, and the structure's answers are held against them; raises
@@ -198,40 +257,33 @@ class Questions:
             self._whole = whole_answers(self)
         return self._whole
 
-    @property
+    # The four that follow probe the model, and ask it full rows of what a structure may answer.
+
     def _may_stand_in(self) -> bool:
         """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
-        return self.finite and (not self.asks or len(self.whole.answers) == self.N)
+        return self._finite() and (not self.asks or len(self.ask_whole().answers) == self.N)
 
-    @property
-    def walks(self) -> bool:
+    def may_walk(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
         order, from it to others, would lose these.
         """
-        if not self.probed.walks or not self.finite:
+        if not self.probe().walks or not self._finite():
             return False
-        even = self.largest.max() <= MOST_UNEVEN * np.median(self.largest)
-        return bool(even) and self._may_stand_in
+        assert self._sizes is not None
+        even = self._sizes.max() <= MOST_UNEVEN * np.median(self._sizes)
+        return bool(even) and self._may_stand_in()
 
-    @property
-    def crosses(self) -> bool:
+    def may_cross(self) -> bool:
         """Whether the model's structure answers instances crossed with donors."""
-        return self.probed.crosses and self._may_stand_in
+        return self.probe().crosses and self._may_stand_in()
 
-    @property
-    def solved(self) -> bool:
+    def may_solve(self) -> bool:
         """Whether a closed form may answer, where the model's structure has one."""
-        return self.probed.structured and self._may_stand_in
+        return self.probe().structured and self._may_stand_in()
 
-    @property
-    def structured(self) -> bool:
+    def may_structure(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.probed.spares and self.solved
-
-    @property
-    def own(self) -> np.ndarray | None:
-        """What the score looks at beside an answer, [N, A], once an instance was asked."""
-        return self._own
+        return self.probe().spares and self.may_solve()
 
     def question(
         self,
@@ -244,8 +296,8 @@ class Questions:
         """What goes with the stream of the instances `rows` and the donors `donors`."""
         return Question(
             self.instances(rows),
-            self.setting.replacement.weights[donors],
-            refuse_bad_answers(self.setting, rows + self.first, backend, masks),
+            self.engine.replacement.weights[donors],
+            refuse_bad_answers(self.engine, rows + self.first, backend, masks),
             self.telling(stream),
             masks,
         )
@@ -258,11 +310,7 @@ class Questions:
     def answered(self, rows: int) -> None:
         """Count rows that a closed form looked at, one for each instance."""
         self.count.distinct += rows
-        self._progress(rows)
-
-    def told(self, rows: int) -> None:
-        """Say that so many rows are done."""
-        self._progress(rows)
+        self.told(rows)
 
     def telling(self, stream: Stream) -> Done:
         """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
@@ -272,7 +320,7 @@ class Questions:
             nonlocal done, told
             done += rows
             before, told = told, done * stream.distinct_rows // stream.rows
-            self._progress(told - before)
+            self.told(told - before)
 
         return tell
 
@@ -291,9 +339,9 @@ class Questions:
         them by its place there, a donor, and a coalition of masks bool [C, P].
         """
         backend = self.backend()
-        if len(masks) > self.setting.listed:
+        if len(masks) > self.engine.listed:
             raise MemoryPlanError(
-                f"max_memory={self.setting.max_memory:,} bytes is too little for a list of "
+                f"max_memory={self.engine.max_memory:,} bytes is too little for a list of "
                 f"{len(masks):,} coalitions of {self.P} players. Raise max_memory=."
             )
         stream = RowStream(
@@ -302,8 +350,8 @@ class Questions:
         self.counted(stream)
         done = self.telling(stream)
         x = self.instances(here) if scored else Instances(self.codes[here], here=here + self.first)
-        check = refuse_bad_answers(self.setting, here + self.first, backend, masks, scored)
-        parts = [np.zeros((0, self.probed.outputs))]
+        check = refuse_bad_answers(self.engine, here + self.first, backend, masks, scored)
+        parts = [np.zeros((0, self.engine.outputs))]
         for answers in backend.answers(stream, x, masks, scored):
             check(stream, answers)
             parts.append(backend.values(answers))
@@ -312,7 +360,7 @@ class Questions:
 
     def with_offset(self, answers: np.ndarray) -> np.ndarray:
         """Answers, or means of them, float64 [..., K], with what the model's are short of."""
-        offset = self.setting.offset
+        offset = self.engine.offset
         return answers if offset is None else answers + offset
 
     def instances(self, here: np.ndarray) -> Instances:
@@ -320,21 +368,21 @@ class Questions:
 
         The answers of all instances are asked at once, one row each, when first needed.
         """
-        score = self.setting.score
+        score = self.engine.score
         if score is None or not score.reads_own:
             return Instances(self.codes[here], here=here + self.first)
-        if self._own is None:
-            masks, step = np.ones((1, self.P), bool), self.setting.rows_at_a_time
+        if self.own is None:
+            masks, step = np.ones((1, self.P), bool), self.engine.rows_at_a_time
             parts = []
             for first in range(0, self.N, step):
                 some = np.arange(first, min(first + step, self.N))
                 zero = np.zeros(len(some), np.int32)
                 place = np.arange(len(some))
                 parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
-            self._own = np.concatenate(parts)
+            self.own = np.concatenate(parts)
             if score.made_of_own is not None:
-                self._own = score.made_of_own(self._own)
-        return Instances(self.codes[here], self._own[here], here + self.first)
+                self.own = score.made_of_own(self.own)
+        return Instances(self.codes[here], self.own[here], here + self.first)
 
     def with_less_where_memory_is_short(
         self, backend: Backend, run: Callable[[Backend], Result]

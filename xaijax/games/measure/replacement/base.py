@@ -1,0 +1,186 @@
+"""`Replacement`: what stands in the columns of a player that is absent.
+
+Letters: B donor rows, F columns, C code columns, N instances.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError
+from xaijax.models.model import Model
+from xaijax.tables.frame_table import FrameTable
+from xaijax.tables.frames import frame_labels, refuse_series, same_labels
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable, WordTable, dtype_of
+from xaijax.tables.tree import is_tree
+from xaijax.tables.tree_table import TreeTable
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What stands in for absent players: donor rows as codes, with their weights.
+
+    A kind of replacement is a class in a file of its own, which says what is in capitals below.
+    """
+
+    kind: ClassVar[str]  # as results record it
+    SHARED: ClassVar[bool] = True  # whether all instances have the same donors
+
+    table: Table
+    codes: np.ndarray  # [B, C]
+    weights: np.ndarray  # float64 [B], positive, sum 1
+    weights_sum: float | None  # of the weights as given; None: none were
+    row: np.ndarray  # int64 [B], place of each donor among the background rows given
+    rows_given: int  # background rows before those of weight 0 were dropped
+    rows: Any = None  # of a translated estimator: the donor rows as it takes them itself
+
+    @classmethod
+    def of(
+        cls, model: Model, table: Table, rows: Any, weights: tuple[np.ndarray, float | None]
+    ) -> Self:
+        """Of rows as the table read them; weights: as `checks.row_weights` gives them."""
+        w, total = weights
+        if isinstance(table, FloatTable):
+            table = table.joined(rows)
+        kept = rows if isinstance(table, CodedTable) else None
+        try:
+            table, codes = table.encode(rows)
+        except Untranslatable as reason:
+            assert model.comparison is not None
+            model.comparison.to_host(str(reason))
+            assert isinstance(table, CodedTable)
+            kept = None
+            table, codes = table.host.encode(rows)
+        row = np.flatnonzero(w > 0)
+        return cls(table, codes[row], w[row], total, row, len(codes), kept)
+
+    @cached_property
+    def count(self) -> int:
+        """B."""
+        return len(self.codes)
+
+    @cached_property
+    def columns(self) -> int:
+        """C."""
+        return self.codes.shape[1]
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        """Of the codes."""
+        return self.codes.dtype
+
+    @cached_property
+    def bits(self) -> np.ndarray:
+        """The codes as whole numbers, to be compared bit for bit."""
+        return agreement_codes(self.codes)
+
+    @property
+    def codes_of_rows(self) -> np.ndarray:
+        """Of all of `rows`, those of weight 0 too; [rows_given, C]."""
+        if len(self.codes) == self.rows_given:
+            return self.codes
+        return self.table.encode(self.rows)[1]
+
+    @property
+    def as_read(self) -> Any:
+        """The donors [B] as the table reads rows: arrays or frames, no codes of a translation."""
+        there = self.on_host()
+        return there.table.decode(there.codes)
+
+    def on_host(self) -> Replacement:
+        """The same rows, for the estimator itself where its translation took them."""
+        if not isinstance(self.table, CodedTable):
+            return self
+        table, codes = self.table.host.encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row], rows=None)
+
+    def held_by(self, table: Table) -> Replacement:
+        """The same rows in codes of another table of them."""
+        codes = table.encode(self.table.decode(self.codes))[1]
+        return replace(self, table=table, codes=codes)
+
+    def for_model(self, model: Model) -> Replacement:
+        """The same rows for what a translated estimator's model settled to (`Model.settled`).
+
+        Raises Untranslatable for rows that do not fit JAX.
+        """
+        if model.loop == "host" or not isinstance(self.table, CodedTable):
+            return self.on_host()
+        table, codes = model.coded(self.table.host).encode(self.rows)
+        return replace(self, table=table, codes=codes[self.row])
+
+
+class Given:
+    """What `background=` takes beside rows: an object that makes its own replacement."""
+
+    def replacement(self, model: Model, X: Any) -> Replacement:
+        """The replacement for a model; X: the instances, where it is made of them."""
+        raise NotImplementedError
+
+
+def table_of(model: Model, background: Any, name: str = "background") -> Table:
+    """The table that reads such rows for a model; `name` is the argument they came as."""
+    refuse_series(background, name)
+    if is_tree(background):
+        if model.input_shape is not None or model.feature_names is not None:
+            raise InputError(
+                f"{name} is rows in several arrays, but input_shape= and feature_names= of "
+                "as_model are of one array. Leave them out."
+            )
+        on_host = model.backend == "host"
+        return TreeTable.of(background, name, None if on_host else _numbers_of(model))
+    names = model.feature_names
+    as_given = model.backend == "host" or model.reader is not None
+    if rows_of(background).is_frame:
+        labels = frame_labels(background, name)
+        shape: tuple[int, ...] = (len(labels),)
+        if model.input_shape not in (None, shape):
+            raise InputError(
+                f"{name} is a frame of {len(labels)} columns, but input_shape="
+                f"{model.input_shape}. Give arrays."
+            )
+        if names is not None:
+            same_labels(labels, names, name, "the model")
+        if as_given:
+            return _read_for(model, FrameTable.of(background, name))
+        names = labels
+    else:
+        array = checks.as_array(background, name)
+        wanted = model.input_shape
+        if wanted is None and array.ndim > 2 and model.estimator is None:
+            wanted = array.shape[1:]  # images, say: as they come
+        shape = checks.rows_of(array, name, wanted).shape[1:]
+        if names is not None and len(names) != math.prod(shape):
+            raise InputError(
+                f"feature_names has {len(names)} names, but the {name} has "
+                f"{math.prod(shape)} columns."
+            )
+        checks.unique_names(names or (), "feature_names")
+        if as_given:
+            return _read_for(model, WordTable(shape, array.dtype, names))
+    numbers = _numbers_of(model)
+    takes = partial(model.row_dtype, shape)
+    own = takes(dtype_of(background, name))
+    return FloatTable(shape, numbers, names, own if own.kind in "biu" else None, takes)
+
+
+def _numbers_of(model: Model) -> np.dtype:
+    return np.dtype("f8" if model.precision == "float64" else "f4")
+
+
+def _read_for(model: Model, table: Table) -> Table:
+    return table if model.backend == "host" else model.coded(table)
+
+
+def agreement_codes(codes: np.ndarray) -> np.ndarray:
+    """Codes as whole numbers, to be compared bit for bit."""
+    if codes.dtype.kind == "f":
+        return codes.view(f"i{codes.dtype.itemsize}")
+    return codes

@@ -1,0 +1,60 @@
+"""What each instance has for itself: a baseline, or players."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xaijax.core.errors import InputError
+from xaijax.games.measure.replacement.base import Replacement
+from xaijax.models.model import Model
+from xaijax.players.players import OwnPlayers, Players
+from xaijax.tables.own_table import OwnTable
+from xaijax.tables.table import CodedTable
+
+
+class RowOfEach(Replacement):
+    """A row that is made of each instance; the donor is a place for it (see `with_own`)."""
+
+    kind = "function"
+    SHARED = False
+
+
+def with_own(
+    model: Model,
+    donors: Replacement,
+    players: Players | OwnPlayers,
+    stand_ins: Callable[[Any], Any] | None,
+) -> tuple[Replacement, Players]:
+    """(donors, players) of codes that say what each instance has for itself; see `OwnTable`.
+
+    stand_ins(rows) -> the baseline of each; None: absent players take the donors' entries.
+    """
+    own = isinstance(players, OwnPlayers)
+    if not own and stand_ins is None:
+        return donors, players
+    if isinstance(donors.table, CodedTable):
+        raise InputError(
+            f"{model.name} is an estimator translated to JAX, which takes no players and no "
+            "baselines for each instance. Say backend='host' in as_model."
+        )
+    table = OwnTable(
+        inner=donors.table,
+        owner=np.repeat(
+            1 + (players.of_entry if isinstance(players, OwnPlayers) else players.of_column),
+            donors.table.codes_per_column,
+            axis=-1,
+        ),
+        P=players.count,
+        stand_ins=stand_ins,
+        common=donors.codes[0],
+        alike=(donors.codes == donors.codes[0]).all(axis=0),
+        word=donors.codes.dtype,
+        allow_nan=model.allow_nan,
+        in_jax=model.loop == "jax",
+    )
+    codes = table.of_donors(donors.codes)
+    return replace(donors, table=table, codes=codes), Players(table.players, players.names)

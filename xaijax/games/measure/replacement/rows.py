@@ -1,0 +1,106 @@
+"""Donors that are rows, and what reads `background=`, `pool=` of QII and `data=` of Anchors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.games.measure.replacement.base import Given, Replacement, table_of
+from xaijax.games.measure.replacement.baseline import Baseline, BaselineRow
+from xaijax.games.measure.replacement.per_instance import RowOfEach
+from xaijax.models.model import Model
+from xaijax.tables.rows import rows_of
+from xaijax.tables.table import Table
+
+
+class BackgroundRows(Replacement):
+    """Rows of a background, the same for all instances."""
+
+    kind = "rows"
+
+
+class DrawnRows(Replacement):
+    """Rows that somebody drew, to be taken in order."""
+
+    kind = "sampler"
+    SHARED = False
+
+
+KINDS = {
+    one.kind: one for one in (BackgroundRows, BaselineRow, DrawnRows, RowOfEach)
+}  # by what results record
+
+
+def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -> Replacement:
+    """Read the `background=` argument for a model.
+
+    X: the instances, where the background is a function of them (`Baseline.of_each`).
+
+    Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
+    """
+    background, weights = weighted_rows(background, weights)
+    if isinstance(background, Given):
+        if weights is not None:
+            raise InputError("weights belong to background rows; a Baseline is one row.")
+        return background.replacement(model, X)
+    if callable(background) and not hasattr(background, "__array__"):
+        raise InputTypeError(
+            "background is a function. One that makes a row for each instance is said by "
+            "xaijax.Baseline(function)."
+        )
+    table = table_of(model, background)
+    rows = table.read(background, "background", model.allow_nan)
+    return BackgroundRows.of(model, table, rows, checks.row_weights(weights, len(rows_of(rows))))
+
+
+def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
+    """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    if isinstance(data, Given):
+        raise InputTypeError(
+            "data= of AnchorExplainer is rows, by which coverage is counted. A Baseline is what "
+            "stands in for free players: say perturbation=Baseline(...)."
+        )
+    table = table_of(model, data, "data")
+    rows = table.read(data, "data", model.allow_nan, "the model")
+    checked = checks.row_weights(weights, len(rows_of(rows)), "weights", "the data")
+    return BackgroundRows.of(model, table, rows, checked)
+
+
+def weighted_rows(background: Any, weights: Any, name: str = "background") -> tuple[Any, Any]:
+    """(rows, weights) of what is given as rows: those of `xaijax.background` and of `shap.kmeans`
+    bring weights of their own.
+
+    Raises InputError where weights are given as well.
+    """
+    holder = {"Background": "rows", "DenseData": "data"}.get(type(background).__name__)
+    if holder is None or not hasattr(background, holder) or not hasattr(background, "weights"):
+        return background, weights
+    if weights is not None:
+        raise InputError(
+            f"{name} brings weights of its own, and weights= are given too. Leave them out, or "
+            f"give the rows alone ({name}.{holder})."
+        )
+    return getattr(background, holder), background.weights
+
+
+def intervention_of(
+    model: Model, table: Table, pool: Any, weights: Any, kind: str = "rows"
+) -> Replacement:
+    """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
+
+    kind: "rows", "baseline", "sampler" where the rows are draws, to be taken in order, or
+    "function" where pool is a row in place of the baselines that instances have for themselves.
+
+    Raises InputError and InputTypeError as `replacement_of`.
+    """
+    constant = isinstance(pool, Baseline)
+    if constant and weights is not None:
+        raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
+    given = pool.as_rows(model.allow_nan, "pool") if constant else pool
+    rows = table.read(given, "pool", model.allow_nan, "the data")
+    checked = checks.row_weights(weights, len(rows_of(rows)), "pool_weights", "the pool")
+    return KINDS[kind].of(model, table, rows, checked)
