@@ -21,6 +21,7 @@ from xaijax.games.asking.whole_rows import refuse_structure, refuse_wrong_progra
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.plan import Held
 from xaijax.games.run import GameRun
 from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay, in_parts
@@ -83,7 +84,7 @@ def _stretches(
         return
     # The columns in float64, and three tables of values.
     each = 8 * (run.codes.shape[1] + 3 * count(run.P, order) * run.engine.outputs)
-    step = min(CLOSED_ROWS, max(1, run.engine.max_memory // 8 // each))
+    step = min(CLOSED_ROWS, max(1, run.engine.memory.fits("results", each)))
     for first in range(0, len(chosen), step):
         yield first, chosen[first : first + step], None
 
@@ -345,12 +346,17 @@ class Planned:
     calls: int = 0
     structure: str | None = None
     recipes: dict[tuple, Recipe] = field(default_factory=dict)
+    held: Held = field(default_factory=dict)  # the most that is held at a time, beside the backend
 
     def add(self, places: np.ndarray, coming: Coming) -> None:
         """Count what the instances at `places` are asked."""
         self.rows[places] += coming.rows
         self.calls += coming.calls
         self.recipes |= {recipe.name: recipe for recipe in coming.recipes}
+
+    def hold(self, **sizes: int) -> None:
+        """Count bytes of shares that are held at a time."""
+        self.held |= {name: max(size, self.held.get(name, 0)) for name, size in sizes.items()}
 
 
 def nothing(run: GameRun) -> Planned:
@@ -383,12 +389,17 @@ def plan_semivalues(run: GameRun, weights: Weights, rows: np.ndarray, planned: P
                 planned.add(here[places], way.coming(stretch, places))
                 left = np.setdiff1d(left, places)
     planned.structure = ways[-1].structure
+    planned.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
 
 
 def plan_tables(run: GameRun, rows: np.ndarray, planned: Planned) -> None:
     """Add what `tables` asks for the instances `rows` [n]."""
-    for here, coming in tables_coming(run, rows, *table_limits(run, run.probe().outputs)):
+    K = run.probe().outputs
+    most, together = table_limits(run, K)
+    for here, coming in tables_coming(run, rows, most, together):
         planned.add(here, coming)
+        planned.hold(answers=16 * K * min(most, int(coming.rows.sum())))
+        planned.hold(results=(24 * K << run.P) * len(here))
     if run.may_structure():
         planned.structure = run.engine.structure_name
 
@@ -400,7 +411,11 @@ def plan_listed(run: GameRun, C: int, rows: np.ndarray, planned: Planned) -> Non
     random = not run.engine.model.deterministic
     for first, differs in run.differing(rows):
         own = rows[first : first + len(differs)]
-        planned.add(own, asked.coming(backend, own, None if random else differs))
+        coming = asked.coming(backend, own, None if random else differs)
+        planned.add(own, coming)
+        most = min(asked.most, int(coming.rows.sum()))
+        planned.hold(answers=16 * run.engine.outputs * most)
+    planned.hold(lists=12 * run.P * min(C, run.engine.listed))
     planned.structure = asked.structure or planned.structure
 
 

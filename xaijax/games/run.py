@@ -335,13 +335,13 @@ class GameRun:
     ) -> np.ndarray:
         """Scores of single hybrids, float64 [R, K].
 
-        here: int [n], at most `setting.rows_at_a_time` of the game's instances; a row names one of
+        here: int [n], at most `engine.rows_at_a_time` of the game's instances; a row names one of
         them by its place there, a donor, and a coalition of masks bool [C, P].
         """
         backend = self.backend()
         if len(masks) > self.engine.listed:
             raise MemoryPlanError(
-                f"max_memory={self.engine.max_memory:,} bytes is too little for a list of "
+                f"max_memory={self.engine.memory.whole:,} bytes is too little for a list of "
                 f"{len(masks):,} coalitions of {self.P} players. Raise max_memory=."
             )
         stream = RowStream(

@@ -80,14 +80,17 @@ def read_progress(progress: Any) -> bool | None:
 def plan_of(game: GameRun, planned: Planned, names: np.ndarray) -> Plan:
     """The plan of a game; names str [N]: who answers each instance."""
     evaluator, backend = game.evaluator, game.backend()
-    compiled = evaluator.engine.compiled
+    engine = evaluator.engine
+    compiled = engine.compiled
+    pairs = min(game.N, engine.instances_at_a_time) * engine.replacement.count
+    planned.hold(**backend.held, pairs=(80 + 2 * game.P) * pairs)
     return Plan(
         estimator=names,
         model_rows=planned.rows,
         structure=planned.structure,
         tile=evaluator.clock.tile,
         model_calls=planned.calls,
-        memory=backend.bytes,
+        shares=planned.held,
         programs=sum(compiled.lacks(recipe) for recipe in planned.recipes.values()),
-        backend=evaluator.engine.model.backend,
+        backend=engine.model.backend,
     )

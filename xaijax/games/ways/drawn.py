@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
+from xaijax.games.engine.player_values import Values, head_of, values_of
 from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
@@ -35,7 +35,7 @@ def drawn_values(ask: GameRun, L: int) -> Values | None:
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = engine.players.count * known.width * engine.replacement.codes.itemsize
-    if (ask.N + engine.replacement.count) * per_row > engine.max_memory // SHARE:
+    if (ask.N + engine.replacement.count) * per_row > engine.memory.share("parts"):
         return None
     return values_of(ask.engine, ask.codes)
 

@@ -195,7 +195,7 @@ class SetsAsked:
         return not untold and ask.in_closed_form(game, Weights(self.of))
 
     def _refuse_many_sets(self, game: GameRun) -> None:
-        M, memory = count(game.P, self.order), game.engine.max_memory
+        M, memory = count(game.P, self.order), game.engine.memory.whole
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(
