@@ -30,9 +30,15 @@ from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer
 from xaijax.models.structure.split import Split
-from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Centre
-from xaijax.models.translations.translated import Comparison, InJax, Made, head_of, in_jax
+from xaijax.models.translations.translated import (
+    Bridged,
+    Comparison,
+    InJax,
+    Made,
+    head_of,
+    in_jax,
+)
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Untranslatable
 

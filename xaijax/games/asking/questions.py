@@ -57,9 +57,8 @@ class Questions:
         before_jax()
         self.first, self.asks = first, asks
         self.evaluator, self._progress = evaluator, progress
-        evaluator.follow()
         evaluator.setting.refuse_large_tile()
-        read = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
+        read = evaluator.encoded(rows, every=asks) if encoded is None else encoded()
         self.table_of_rows, self.codes = read  # codes [N, C]
         self.N, self.P = len(self.codes), evaluator.setting.players.count
         self.count = Count()

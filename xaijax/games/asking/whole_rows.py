@@ -22,6 +22,7 @@ from xaijax.games.asking.refuse import refuse_bad_scores
 from xaijax.games.engine.evaluator import Probed
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.findings import both_answers, sensitivity_of
 
 if TYPE_CHECKING:
     from xaijax.games.asking.questions import Questions
@@ -171,7 +172,7 @@ def _hold_players(ask: Questions, ends: Ends) -> None:
         none = np.zeros((len(here), 1), bool)
         own = np.concatenate([kept, none, ~none], axis=1)[:, ask.setting.code_players]
         rows, others = (replacement.table.asked(codes) for codes in (x, donors))
-        found, whole = probed.setting.model.both_answers(probed.structure, rows, (others, own))
+        found, whole = both_answers(probed.setting.model, probed.structure, rows, (others, own))
         spread = _spread(whole, ends)
         slack = agreement.allowed(whole, spread)
         wrong = _apart(found, whole, slack)
@@ -270,14 +271,14 @@ def _sensitivity(
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
     rows = probed.setting.replacement.table.asked(codes)
-    moved = probed.setting.model.sensitivity(probed.structure, rows)
+    moved = sensitivity_of(probed.setting.model, probed.structure, rows)
     assert probed.findings.agreement is not None
     return moved + probed.findings.agreement.steep(own, spread)
 
 
 def _both(probed: Probed, codes: np.ndarray) -> Both:
     rows = probed.setting.replacement.table.asked(np.asarray(codes))
-    return probed.setting.model.both_answers(probed.structure, rows)
+    return both_answers(probed.setting.model, probed.structure, rows)
 
 
 # Donors are asked once for all instances; of a model whose structure is known, by the table of its

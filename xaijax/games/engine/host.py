@@ -25,6 +25,7 @@ from xaijax.games.engine.plan import (
 )
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.findings import answer_host
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.host_loop import Answered, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
@@ -446,7 +447,7 @@ def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
     model, codes = setting.model, setting.replacement.codes
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        answers = model.answer(table.asked(code_rows), first, K)
+        answers = answer_host(model, table.asked(code_rows), first, K)
         if probed.asked_again is not None:
             probed.asked_again(code_rows, answers, table)
         return answers

@@ -13,6 +13,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.forks import before_jax
 from xaijax.models.asking.leaves import coded_rows
 from xaijax.models.base.trace import DTYPES
+from xaijax.models.translations.translated import Comparison, answering, check_unchanged
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows, Untranslatable, dtype_of, read_array
@@ -26,31 +27,33 @@ PROBE_ROWS = 32  # as many as the probe traces
 
 def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
     """(which model answers, X as it takes them); labels: with the classes that it decides."""
-    if model.loop == "jax" and model.reader is None:
-        model.refuse_changed()
+    comparison = model.comparison
+    if model.loop == "jax":
+        check_unchanged(model)
     if is_tree(X):
         return coded_rows(model, X)
     if model.reader is None:
         return model, (jax_rows if model.loop == "jax" else host_rows)(model, X)
-    if model.sent_away:
-        return model.settled(), X
-    model.refuse_changed()
+    compared = isinstance(comparison, Comparison)
+    if compared and comparison.reason is not None:
+        return model.original, X
     rows = host_rows(model, X)
-    if model.comparison is not None:
+    if compared:
         labels |= model.asks_labels
-        if not (model.comparison.labels_done if labels else model.comparison.done):
-            model.comparison.settle((rows,), labels)
-        found = model.settled()
-        found = found if model.comparison.decided else model.original or found
+        if not (comparison.labels_done if labels else comparison.done):
+            comparison.compare_first((rows,), labels)
+        found = answering(model)
+        if not (comparison.done or comparison.forced):  # the rows do not tell rounding from more
+            found = model.original
         if found is not model:
             return found, X
     try:
         return model, model.reader.codes(rows)
     except Untranslatable as reason:
-        if model.comparison is None:
+        if not compared:
             raise InputError(f"X: {model.name} cannot run in JAX on it: {reason}.") from None
-        model.comparison.to_host(str(reason))
-        return model.settled(), X
+        comparison.fall_back(str(reason))
+        return model.original, X
 
 
 def jax_rows(model: Model, X: Any) -> np.ndarray | MappedRows:
