@@ -36,7 +36,7 @@ from xaijax.games.measure.answerer import NOTHING, resolve
 from xaijax.games.measure.replacement import Replacement
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import Probe, answer_host
-from xaijax.models.asking.leaves import of_codes
+from xaijax.models.asking.rows import of_codes
 from xaijax.models.model import Model
 from xaijax.models.translations.translated import answering, check_unchanged
 from xaijax.players.players import Players

@@ -13,7 +13,6 @@ Reading order:
     svm               support vector machines
     trees             decision trees, forests and boosted trees
     tree_arrays       trees as arrays, and the walk of all rows through them
-    heads             from scores to probabilities and to the decided class
 """
 
 from xaijax.models.translations.families import composition as composition

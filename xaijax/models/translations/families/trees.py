@@ -21,9 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.translations.columns import Columns, Map, rounded_down
-from xaijax.models.translations.families.heads import logistic, place, then, two
 from xaijax.models.translations.families.tree_arrays import Tree, forest, sums
-from xaijax.models.translations.registry import Head, Translation, translates, translation
+from xaijax.models.translations.registry import (
+    Head,
+    Translation,
+    logistic,
+    place,
+    then,
+    translates,
+    translation,
+    two,
+)
 from xaijax.tables.table import Untranslatable
 from xaijax_kernels.structures.named import xaijax_leaf_sums
 
