@@ -74,12 +74,11 @@ def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[int, Any, 
     plain = [name for name, kind in kept if kind in _HASHED]
     printed = [name for name, kind in kept if kind in (int, float)]
     others = [name for name, _ in kept if name not in plain and name not in printed]
-    getters = (itemgetter(*some) if some else _nothing for some in (plain, printed))
-    return hash(tuple(kept)), *getters, others
+    return hash(tuple(kept)), _getter(plain), _getter(printed), others
 
 
-def _nothing(_: Any) -> None:
-    return None
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    return itemgetter(*names) if names else lambda _: None
 
 
 class Stamp:

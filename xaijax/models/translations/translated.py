@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,10 @@ from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import gap_of
-from xaijax.models.base import options
 from xaijax.models.base.source import DECIDED
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
+from xaijax.models.identity.patched import patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.columns import Centre, Reader
 from xaijax.models.translations.registry import Head, Translation, translated
@@ -483,70 +482,6 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
-
-
-def check_version(estimator: Any, name: str) -> None:
-    """Refuse an estimator that another version of scikit-learn fitted, as far as that can be told.
-
-    Loading one warns and keeps no trace in it; but one restored without that keeps its version, and
-    one of another version mostly lacks a parameter of this one.
-    """
-    from sklearn import __version__ as here  # noqa: PLC0415
-
-    remedy = (
-        "Fit it again with this version, or install that one: fitted numbers may mean another "
-        "thing, or nothing."
-    )
-    for one in _parts(estimator):
-        if not of_sklearn(type(one)) or not hasattr(one, "__dict__"):
-            continue
-        kind = type(one).__name__
-        there = vars(one).get("_sklearn_version", here)
-        if there != here:
-            raise InputError(
-                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
-                f"{name} was fitted by {there}. {remedy}"
-            )
-        missing = sorted(set(type(one)._get_param_names()) - set(vars(one)))
-        if missing:
-            raise InputError(
-                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
-                f"{name} lacks its parameter {options.came(missing[0])}, so another version "
-                f"fitted it. {remedy}"
-            )
-
-
-def _flat(parts: Any) -> Iterator[Any]:
-    """The members of an ensemble: a list, an array [trees, K], lists of these. A member with a
-    length of its own, a forest or a Pipeline, is one member.
-    """
-    if isinstance(parts, np.ndarray):
-        yield from parts.ravel()
-    elif isinstance(parts, (list, tuple)):
-        for part in parts:
-            yield from _flat(part)
-    else:
-        yield parts
-
-
-def _of_parts(kind: type) -> bool:
-    """Whether scikit-learn fits the `estimators_` of this class of its own."""
-    return kind.__module__.split(".")[1] in ("ensemble", "multiclass", "multioutput")
-
-
-def _parts(estimator: Any) -> list[Any]:
-    """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
-    steps = []
-    if is_own(estimator, "ColumnTransformer"):
-        steps += [step for _, step, *_ in getattr(estimator, "transformers_", ())]
-    if chosen(estimator) is not estimator:
-        steps.append(chosen(estimator))
-    if is_own(estimator, "Pipeline"):
-        steps += [step for _, step in estimator.steps]
-    if any(of_sklearn(base) and _of_parts(base) for base in type(estimator).__mro__):
-        steps += list(_flat(getattr(estimator, "estimators_", ())))
-    inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
-    return [estimator, *inner]
 
 
 # An explanation is made of differences between answers, so what counts is not how large they are
