@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax.core.errors import InputError, ModelOutputError
-from xaijax.models.translations import bridged
-from xaijax.models.translations.bridged import Bridged
+from xaijax.core.errors import ModelOutputError
+from xaijax.models.translations import translated
+from xaijax.models.translations.translated import Bridged
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 2)).astype("f4")
@@ -27,15 +27,15 @@ def own(rows: Any) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridged, "AT_ONCE", 10)  # so that rows come in three parts
+    monkeypatch.setattr(translated, "AT_ONCE", 10)  # so that rows come in three parts
 
 
 def test_answers_that_agree_are_taken() -> None:
-    Bridged("Net", traced, W, own).hold(X, X, 0)
+    Bridged("Net", traced, W, own).compare_all(X)
     one = Bridged(
         "Net", lambda params, rows: traced(params, rows)[:, 0], W, lambda z: own(z)[:, :1]
     )
-    one.hold(X, X, 0)
+    one.compare_all(X)
 
 
 def test_one_row_that_differs_is_named() -> None:
@@ -43,7 +43,7 @@ def test_one_row_that_differs_is_named() -> None:
         return own(rows) + 0.25 * (rows[:, :1] == X[17, 0])
 
     with pytest.raises(ModelOutputError, match="Net differs.*by up to 0.25, first in row 17.*host"):
-        Bridged("Net", traced, W, other).hold(X, X, 0)
+        Bridged("Net", traced, W, other).compare_all(X)
 
 
 def test_rows_in_several_arrays() -> None:
@@ -52,13 +52,9 @@ def test_rows_in_several_arrays() -> None:
     def joined(params: Any, z: Any) -> Any:
         return traced(params, jnp.concatenate([z["a"], z["b"]], axis=1))
 
-    Bridged("Net", joined, W, lambda z: own(np.concatenate([z["a"], z["b"]], 1))).hold(rows, X, 0)
+    def module(z: Any) -> np.ndarray:
+        return own(np.concatenate([z["a"], z["b"]], 1))
+
+    Bridged("Net", joined, W, module).compare_all(rows)
     with pytest.raises(ModelOutputError, match="first in row 0"):
-        Bridged("Net", joined, 2 * W, lambda z: own(np.concatenate([z["a"], z["b"]], 1))).hold(
-            rows, X, 0
-        )
-
-
-def test_there_is_no_way_back() -> None:
-    with pytest.raises(InputError, match="not available for Net: too long. Leave backend= out"):
-        Bridged("Net", traced, W, own).to_host("too long")
+        Bridged("Net", joined, 2 * W, module).compare_all(rows)

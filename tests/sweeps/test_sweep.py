@@ -367,7 +367,7 @@ def test_a_translated_estimator_answers_each_part_alike(tmp_path: Path) -> None:
     model = xj.as_model(linear.LinearRegression().fit(X, product(X)))
     made = xj.Explainer(model, B)
     first = swept(tmp_path / "once", made=made)
-    model.comparison.to_host("said the test")  # as a row of another call would do
+    model.comparison.fall_back("said the test")  # as a row of another call would do
     again = swept(tmp_path / "again", made=made)
     np.testing.assert_array_equal(again.explanation().values, first.explanation().values)
 
@@ -380,7 +380,7 @@ def test_an_estimator_that_cannot_travel_is_swept_in_this_process(tmp_path: Path
     model = xj.as_model(fitted)
     made = xj.Explainer(model, B)
     first = swept(tmp_path / "once", made=made)
-    model.comparison.to_host("said the test")
+    model.comparison.fall_back("said the test")
     again = swept(tmp_path / "again", made=made)
     assert again.explanation().values.tobytes() == first.explanation().values.tobytes()
     with pytest.raises(xj.InputTypeError, match="cannot travel"):

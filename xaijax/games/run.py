@@ -77,9 +77,8 @@ class GameRun:
         before_jax()
         self.evaluator, self.quantity = evaluator, quantity
         self.told, self.first, self.asks = progress, first, asks
-        evaluator.follow()
         evaluator.engine.refuse_large_tile()
-        read = evaluator.encoded(rows, hold=asks) if encoded is None else encoded()
+        read = evaluator.encoded(rows, every=asks) if encoded is None else encoded()
         self.table, self.codes = read
         self.engine = evaluator.engine
         self.N, self.P = len(self.codes), self.engine.players.count

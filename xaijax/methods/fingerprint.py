@@ -100,7 +100,7 @@ def _rows(replacement: Replacement) -> Iterator[bytes]:
     """The donors as they were read, and their weights: the same whether JAX or the host asks."""
     if not replacement.SHARED:
         return
-    replacement = replacement.on_host()
+    replacement = replacement.for_estimator()
     yield replacement.weights.tobytes()
     rows = rows_of(replacement.table.decode(replacement.codes))
     if not rows.is_frame:

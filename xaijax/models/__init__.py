@@ -32,6 +32,6 @@ from xaijax.models.base.trace import explain_trace_failure as explain_trace_fail
 from xaijax.models.model import Model as Model
 from xaijax.models.players_of import players_of as players_of
 from xaijax.models.structure.declared import FirstLayer as FirstLayer
-from xaijax.models.structure.split import Split as Split
+from xaijax.models.structure.declared import Split as Split
 from xaijax.models.translations.registry import Translation as Translation
 from xaijax.models.translations.registry import register_translation as register_translation

@@ -18,6 +18,7 @@ from xaijax.core.public import public
 from xaijax.models.asking.host import call_host
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.model import Model
+from xaijax.models.translations.translated import answering, check_unchanged
 
 _OLDEST = (0, 12)
 
@@ -70,7 +71,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     before_jax()
     if model.reader is not None and model.original is not None and not model.reader.numbers_only:
         model = model.original  # rows in JAX are numbers, and it takes text
-    if model.original is not None and model.settled() is not model:
+    if model.original is not None and answering(model) is not model:
         model = model.original  # its translation, or that without its offset, answers otherwise
     if model.loop == "jax":
         return _passed_through(model, outputs)
@@ -136,8 +137,8 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
 
     def function(rows: Any) -> jax.Array:
         before_jax()
-        model.refuse_changed()
-        if model.settled() is not model:
+        check_unchanged(model)
+        if answering(model) is not model:
             raise InputError(
                 f"{model.name} differs from its translation by more than rounding, as was found "
                 "after as_jax made this function of the translation. Say as_jax(model) again."

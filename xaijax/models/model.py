@@ -17,30 +17,28 @@ from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
 from xaijax.models.adapters.functions import checked_params, on_one_device
-from xaijax.models.asking.decided import Codes, decided
 from xaijax.models.asking.findings import (
     Probe,
-    answer_host,
-    both_answers,
     probe_host,
     probe_jax,
-    sensitivity_of,
 )
 from xaijax.models.asking.host import call_host, guarded
-from xaijax.models.asking.labels import decide, named
-from xaijax.models.asking.leaves import of_codes
+from xaijax.models.asking.labels import Codes, decide, decided, named
 from xaijax.models.asking.predict import run_jax
-from xaijax.models.asking.rows import answered_by, parts, row_dtype
+from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
-from xaijax.models.base.outputs import check_finite, check_labels, check_output, refuse_codes
-from xaijax.models.base.recipe import Recipe, reduced
+from xaijax.models.base.outputs import check_finite, check_labels, check_output
+from xaijax.models.base.source import Recipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.identity.identity import identity, mark
-from xaijax.models.translations.bridged import Bridged
 from xaijax.models.translations.columns import Reader
-from xaijax.models.translations.translated import COMPARED, Comparison, Made
-from xaijax.tables.table import CodedTable
+from xaijax.models.translations.translated import (
+    Bridged,
+    Comparison,
+    Made,
+    check_unchanged,
+)
 from xaijax_kernels.structures.base import Structure
 
 _KEEP: Any = object()
@@ -110,75 +108,19 @@ class Model:
     @property
     def backend(self) -> str:
         """ "jax" or "host": where it runs, as far as is known before a translation is compared."""
-        return "host" if self.sent_away else self.loop
+        return "host" if getattr(self.comparison, "reason", None) is not None else self.loop
 
     @property
     def reason(self) -> str:
         """Why it runs there."""
-        return reason_of(self)
-
-    @property
-    def sent_away(self) -> bool:
-        """For the engine: whether a comparison has sent a translated estimator to the host."""
-        return self.comparison is not None and self.comparison.reason is not None
+        if not isinstance(self.comparison, Comparison) or self.comparison.stage == 0:
+            return self.why
+        return self.comparison.reason or f"{self.why}, {CENTRED}"
 
     @property
     def asks_labels(self) -> bool:
         """For the engine: whether what is explained are decided classes."""
         return self.labelled or self.output == "label"
-
-    def settled(self, rows: tuple[Any, ...] = ()) -> Model:
-        """This model, or the estimator that it translates, where the two differ by more than what
-        the translation for less than the whole numbers mends (`centre`): else that one.
-
-        rows: of each kind as the estimator takes them; the first of each are compared. Without any:
-        what is known already. Raises InputError for a difference where backend="jax" was said.
-        """
-        if self.comparison is None or self.original is None:
-            return self
-        self.comparison.settle(rows, self.asks_labels)
-        return settled_to(self)
-
-    def hold(self, rows: Any, codes: np.ndarray, of_first: bool, shared: bool = False) -> None:
-        """Compare a translation with its estimator on rows about to be explained, all of them;
-        of_first: the first of them were compared by `settled`; shared: see `Comparison.hold`.
-        """
-        if self.comparison is not None and self.loop == "jax":
-            first = COMPARED if of_first else 0
-            self.comparison.hold(rows, codes, first, shared, self.asks_labels)
-
-    def refuse_changed(self) -> None:
-        """Raise InputError if a translated estimator has changed since; asked before every use.
-
-        Before its first use also if what a function reads has changed since an earlier model of it
-        was traced, whose programs this one shares.
-        """
-        state = getattr(self.apply, "state", None)
-        if state is not None and all(key[0] == "rows" for key in self.compiled):
-            state.refuse_changed()
-        if self.comparison is not None:
-            self.comparison.refuse_changed()
-
-    def refuse_codes(self) -> None:
-        """Raise ModelOutputError where answers are class labels that are no amounts; asked by the
-        engine before anything is computed, and of unknown labels again with each answer.
-        """
-        known = self.classes or ("",)
-        if self.output == "label" and not any(isinstance(label, str) for label in known):
-            refuse_codes(self.classes, self.name)
-
-    def coded(self, table: Any) -> Any:
-        """The table that reads rows for this model, given the one that reads them for the host."""
-        reader = self.settled().reader
-        return table if reader is None else CodedTable(table, reader)
-
-    def row_dtype(self, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
-        """In JAX: the dtype in which it takes rows [R, *shape] of the dtype given."""
-        return row_dtype(self, shape, given)
-
-    def of_codes(self, table: Any) -> Model:
-        """The model that the engine asks, of what the table makes of codes."""
-        return of_codes(self, table)
 
     def predict(self, X: Rows) -> np.ndarray:
         """The model's output for rows X.
@@ -284,7 +226,7 @@ class Model:
         changes = {name: value for name, value in given.items() if value is not _KEEP}
         for name, value in changes.items():
             changes[name] = checked_change(self, name, value)
-        self.refuse_changed()
+        check_unchanged(self)
         kept = {"recipe": self.recipe and self.recipe.changed(changes)}
         if self.original is None and "params" in changes:
             changes["comparison"] = None  # they are no longer those of a bridged module
@@ -301,7 +243,7 @@ class Model:
 
         It is that of `labels`, NaN where scores are not finite. What is compiled is kept here.
         """
-        self.refuse_changed()
+        check_unchanged(self)
         function, codes = decided(self)
         fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
         if self.original is not None:
@@ -313,7 +255,7 @@ class Model:
 
     def unselected(self) -> Model:
         """A model of all columns if `output` selects one, else this; what is compiled is kept."""
-        self.refuse_changed()
+        check_unchanged(self)
         if self.output in WORDS:
             return self
         fields: dict[str, Any] = {"call": self.scores}
@@ -362,20 +304,6 @@ class Model:
         """
         return probe_jax(self, rows) if self.loop == "jax" else probe_host(self, rows)
 
-    def answer(self, rows: Any, first: int, outputs: int) -> np.ndarray:
-        """Host models: the checked answer to one call, float64 [R, K]; first: place in the run."""
-        return answer_host(self, rows, first, outputs)
-
-    def both_answers(
-        self, structure: Structure, rows: Any, hybrids: tuple[Any, np.ndarray] | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(the structure's answers to rows, or to hybrids of them, the model's own) [R, K]."""
-        return both_answers(self, structure, rows, hybrids)
-
-    def sensitivity(self, structure: Structure, rows: Any) -> np.ndarray:
-        """How far rounding may take the structure's answers to whole rows, float64 [R, K]."""
-        return sensitivity_of(self, structure, rows)
-
     def __repr__(self) -> str:
         parts = [self.name, f"backend={self.backend!r} ({self.reason})", f"output={self.output!r}"]
         if self.classes is not None:
@@ -390,7 +318,7 @@ class Model:
 
     def __reduce__(self) -> Any:
         """A recipe: what is compiled stays here, and a translation is compared anew there."""
-        self.refuse_changed()
+        check_unchanged(self)
         return reduced(self.recipe, self.name)
 
     @property
@@ -484,29 +412,6 @@ def _checked_params(model: Model, params: Any) -> Any:
 
 
 CENTRED = "for numbers less what the first rows have in common"
-
-
-def settled_to(model: Any) -> Any:
-    """The model that answers for this one, as far as its comparison has come."""
-    comparison = model.comparison
-    if comparison.reason is not None:
-        return model.original
-    if comparison.centred is None or model.recentred is None:
-        return model
-    made = model.recentred(model, comparison.centred)
-    if made.loop == "host":
-        return made
-    kept = model.compiled.setdefault(("centred",), {})
-    return dataclasses.replace(made, recentred=None, compiled=kept)
-
-
-def reason_of(model: Any) -> str:
-    """Why it runs where it does."""
-    comparison = model.comparison
-    if comparison is None or comparison.reason is None:
-        centred = comparison is not None and comparison.centred is not None
-        return f"{model.why}, {CENTRED}" if centred else model.why
-    return comparison.reason
 
 
 def recentred_copy(model: Any, of: Callable[[Any], Any]) -> Callable[[Any, Made], Any] | None:

@@ -37,7 +37,8 @@ from xaijax.games.engine.host import OF_X
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import watched
-from xaijax.models.base.recipe import anew
+from xaijax.models.base.source import anew
+from xaijax.models.translations.translated import check_unchanged
 from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.rules import Rules
@@ -151,13 +152,13 @@ class Opened:
         a part holds does not depend on the parts before it.
         """
         found = getattr(made_of(self.explainer).get("model"), "comparison", None)
-        return found is not None and (found.reason is not None or found.centred is not None)
+        return getattr(found, "stage", 0) > 0
 
     def anew(self) -> Opened:
         """The same explainer with a model that was asked nothing, made in this process."""
         given = made_of(self.explainer)
         model = given["model"]
-        model.refuse_changed()
+        check_unchanged(model)
         given["model"] = anew(model.recipe, model.name)
         if isinstance(self.explainer, AmortizedExplainer):
             teacher = type(self.explainer._teacher)(**given)

@@ -425,7 +425,7 @@ class CodedTable:
     def __init__(self, host: Table, reader: RowReader) -> None:
         self.host = host  # reads the rows, and is what the estimator itself is asked by
         self.shape, self.feature_names = host.shape, host.feature_names
-        self._reader = reader
+        self.reader = reader
 
     def read(
         self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str = "the background"
@@ -435,7 +435,7 @@ class CodedTable:
 
     def encode(self, rows: Any) -> tuple[CodedTable, Any]:
         """Numbers [M, F]; raises Untranslatable where they do not fit the dtype."""
-        return self, self._reader.codes(rows, "X or background")
+        return self, self.reader.codes(rows, "X or background")
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The numbers as they are."""

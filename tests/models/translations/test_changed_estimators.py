@@ -372,7 +372,7 @@ def test_qii_of_kept_codes_follows_a_translation_that_is_left():
     model = xj.as_model(estimator)
     qii = xj.QII(model, X, quantity="individual", outcome="score")
     before = qii.explain()
-    model.comparison.to_host("as a test wants it")
+    model.comparison.fall_back("as a test wants it")
     after = qii.explain()
     assert (before.stats["backend"], after.stats["backend"]) == ("jax", "host")
     np.testing.assert_allclose(after.values, before.values, rtol=0, atol=1e-5)

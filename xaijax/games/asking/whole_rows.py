@@ -21,6 +21,7 @@ from xaijax.games.asking.refuse import refuse_bad_scores
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.findings import both_answers, sensitivity_of
 
 if TYPE_CHECKING:
     from xaijax.games.run import GameRun
@@ -169,7 +170,7 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
         none = np.zeros((len(here), 1), bool)
         own = np.concatenate([kept, none, ~none], axis=1)[:, ask.engine.code_players]
         rows, others = (replacement.table.asked(codes) for codes in (x, donors))
-        found, whole = engine.model.both_answers(engine.structure, rows, (others, own))
+        found, whole = both_answers(engine.model, engine.structure, rows, (others, own))
         spread = _spread(whole, ends)
         slack = agreement.allowed(whole, spread)
         wrong = _apart(found, whole, slack)
@@ -268,14 +269,14 @@ def _sensitivity(
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
     rows = engine.replacement.table.asked(codes)
-    moved = engine.model.sensitivity(engine.structure, rows)
+    moved = sensitivity_of(engine.model, engine.structure, rows)
     assert engine.findings.agreement is not None
     return moved + engine.findings.agreement.steep(own, spread)
 
 
 def _both(engine: Engine, codes: np.ndarray) -> Both:
     rows = engine.replacement.table.asked(np.asarray(codes))
-    return engine.model.both_answers(engine.structure, rows)
+    return both_answers(engine.model, engine.structure, rows)
 
 
 # Donors are asked once for all instances; of a model whose structure is known, by the table of its

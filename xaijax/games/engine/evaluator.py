@@ -32,13 +32,16 @@ from xaijax.games.engine.plan import (
     rows_at_a_time,
 )
 from xaijax.games.engine.walk import WalkBackend, walk_backend
+from xaijax.games.measure.answerer import NOTHING, resolve
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.score import Score
-from xaijax.models.asking.findings import Probe
+from xaijax.models.asking.findings import Probe, answer_host
+from xaijax.models.asking.rows import of_codes
 from xaijax.models.model import Model
+from xaijax.models.translations.translated import answering, check_unchanged
 from xaijax.players.players import Players
 from xaijax.tables.own_table import OwnTable
-from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable
+from xaijax.tables.table import CodedTable, FloatTable, Table
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.tiles import (
@@ -344,15 +347,17 @@ class Evaluator:
         before_jax()
         self._offsets = offsets and score is None
         self._given = model, replacement  # as of the background's dtype
-        asked = model.settled().of_codes(replacement.table)
+        check_unchanged(model)
+        answers = answering(model, self._offsets)
+        if answers.loop == "host":
+            replacement = replacement.for_model(answers)
+        asked = of_codes(answers, replacement.table)
         self.engine = Engine(asked, replacement, players, limits, score)
         self._limits = limits  # as given
-        self.engine.model.refuse_changed()
         self.engine.refuse_other_devices()
         self.clock = self.engine.clock
         self.fits = 0
-        self._compared = False  # the first rows of a translation, with its estimator's answers
-        self._held = False  # all donors
+        self._compared = NOTHING  # which donors, with a translated estimator's answers
         self._loop: DeviceBackend | None = None
         self._walker: WalkBackend | None = None
 
@@ -370,60 +375,50 @@ class Evaluator:
         if engine.asked_again is None:
             return
         model, K = engine.model, engine.findings.outputs
-        engine.asked_again.finish(lambda codes, table: model.answer(table.asked(codes), 0, K))
+        engine.asked_again.finish(lambda codes, table: answer_host(model, table.asked(codes), 0, K))
 
     def measure(self, score: Score) -> None:
         """Ask for this score of an answer from now on."""
         self._use(replace(self.engine, score=score))
 
-    def follow(self) -> None:
-        """Forget what is known of a host estimator that was fitted again since it was probed: it is
-        asked as it is at each call. Refuses a translated one.
+    def refresh(self) -> bool:
+        """Returns whether the model in use is the one that answers, as far as is known.
+
+        Forgets what is known of a host estimator that was fitted again since it was probed: it is
+        asked as it is at each call. Raises InputError for a translated one.
         """
-        self.engine.model.refuse_changed()
-        findings = self.engine.findings
+        model, findings = self.engine.model, self.engine.findings
+        check_unchanged(model)
         changed = None if findings is None else findings.changed
         if changed is not None and changed():
             self._use(replace(self.engine))
             self.fits += 1
+        return answering(model, self._offsets) is model
 
-    def encoded(self, rows: Any, hold: bool = True) -> tuple[Table, np.ndarray]:
-        """(a table that knows these rows, their codes [N, C]), of rows that the table has read.
+    def encoded(self, rows: Any, every: bool = True) -> tuple[Table, np.ndarray]:
+        """Returns (a table that knows these rows, their codes [N, C]), of rows that it has read.
 
-        A translated estimator's rows are compared with its own answers, and its background. Where
-        they differ, or do not fit JAX, the estimator itself is asked from now on. hold: False: only
-        the first rows and the first donors are compared.
+        Who answers is resolved first. every: whether all rows of a translated estimator are
+        compared with its own answers; False: only the first rows and the first donors.
         """
-        self.engine.model.refuse_codes()
+        self.refresh()
         if not isinstance(self.engine.replacement.table, CodedTable):
             self._take(rows)
-            found = self.engine.replacement.table.encode(rows)
-            if hold:
-                self.engine.model.hold(rows, found[1], of_first=False)
-            return found
-        first, donors = not self._compared, self.engine.replacement
-        model = self._taken(self.engine.model.settled((donors.rows, rows) if first else ()))
-        self._compared = True
-        while True:
-            try:
-                if model is not self.engine.model:
-                    self._answer_by(model)
-                table, codes = self.engine.replacement.table.encode(rows)
-            except Untranslatable as reason:
-                assert model.comparison is not None
-                model.comparison.to_host(str(reason))
-                model = model.settled()
-                continue
-            if hold:
-                if not self._held:
-                    donors = self.engine.replacement
-                    model.hold(donors.rows, donors.codes_of_rows, True, shared=True)
-                model.hold(rows, codes, of_first=first)
-            held = self._taken(model.settled())
-            if held is model:
-                self._held |= hold
-                return table, codes
-            model = held
+        engine = self.engine
+        found = resolve(
+            engine.model,
+            engine.replacement,
+            rows,
+            offsets=self._offsets,
+            every=every,
+            compared=self._compared,
+        )
+        self._compared = found.compared
+        if found.model is not engine.model or found.donors is not engine.replacement:
+            # By the limits as given: a smaller tile was for the model that is left.
+            changes = {"model": found.model, "replacement": found.donors, "limits": self._limits}
+            self._use(replace(engine, **changes))
+        return found.table, found.codes
 
     def _take(self, rows: Any) -> None:
         """Ask the model in the dtype that these rows and the donors have together; which one that
@@ -439,29 +434,9 @@ class Evaluator:
             donors = replace(donors, table=table)
         else:
             donors = donors.held_by(table)
-        asked = model.settled().of_codes(table)
+        asked = of_codes(model, table)
         limits = self._limits
         self._use(replace(self.engine, model=asked, replacement=donors, limits=limits))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the model in use is the one that its comparison has come to."""
-        return self._taken(self.engine.model.settled()) is self.engine.model
-
-    def _taken(self, model: Model) -> Model:
-        """The model, or the estimator itself where nothing can be added to what comes of it."""
-        if model.offset is None or self._offsets:
-            return model
-        assert model.original is not None  # only of a translation the level is taken out
-        return model.original
-
-    def _answer_by(self, model: Model) -> None:
-        """Go on with what a translated estimator settled to; raises Untranslatable.
-
-        By the limits as given: a smaller tile was for the model that is left.
-        """
-        donors = self.engine.replacement.for_model(model)
-        self._use(replace(self.engine, model=model, replacement=donors, limits=self._limits))
 
     def _use(self, engine: Engine) -> None:
         """Go on with another engine, of which nothing is known yet."""

@@ -26,6 +26,7 @@ from xaijax.games.engine.plan import (
 )
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.findings import answer_host
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.host_loop import Answered, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
@@ -484,7 +485,7 @@ def host_backend(engine: Engine, most_rows: int, table: Table) -> HostBackend:
     model, codes = engine.model, engine.replacement.codes
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        answers = model.answer(table.asked(code_rows), first, K)
+        answers = answer_host(model, table.asked(code_rows), first, K)
         if engine.asked_again is not None:
             engine.asked_again(code_rows, answers, table)
         return answers

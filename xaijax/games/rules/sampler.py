@@ -25,6 +25,7 @@ from xaijax.games.rules.device import RuleDevice, shorten_tiles
 from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls
 from xaijax.games.run import GameRun
+from xaijax.models.asking.findings import answer_host
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
@@ -204,7 +205,8 @@ class SampledGame:
             places = np.arange(first, min(first + call, M))
             some = rows_of(rows).take(places, counted=True)
             try:
-                return self.evaluator.engine.model.answer(some, first, self.own.shape[1])
+                model = self.evaluator.engine.model
+                return answer_host(model, some, first, self.own.shape[1])
             except Exception as error:
                 own = named_rows(who[first : first + call] + self.questions.first)
                 error.add_note(f"xaijax: these are drawn around X {own}")

@@ -206,8 +206,10 @@ class Problem:
 
     def _weigh(self) -> None:
         """weights="balanced": every predicted class of the data has the same total weight."""
-        self.evaluator.follow()
-        if not self.balanced or self.space is None or self._weighed == self.evaluator.fits:
+        if not self.balanced or self.space is None:
+            return
+        self.evaluator.refresh()
+        if self._weighed == self.evaluator.fits:
             return
         labels = self.model.labels(self.data)
         _, place, count = np.unique(labels, return_inverse=True, return_counts=True)

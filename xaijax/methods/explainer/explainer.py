@@ -371,8 +371,6 @@ class Explainer:
     def _of_one_output(self) -> Evaluator:
         """The evaluator of `outputs=`, with programs of its own."""
         asked, donors, players, limits = self._parts
-        if asked.original is not None:  # it may have settled to the estimator since
-            donors = donors.for_model(asked.settled())
         return Evaluator(asked, donors, players, limits, score=chosen_column())
 
     def check(self, X: Rows) -> None:

@@ -133,7 +133,9 @@ class Problem:
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
         self.limits = limits_of(**options)
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
-        self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, replacement.on_host())
+        self.facts["pool_is_data"] = pool is None or pool_is_data(
+            self.data, replacement.for_estimator()
+        )
         self.facts["whose_pool"] = whose_pool(pool, data, full)
         self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
         self.facts |= sample_facts(self.sample)
@@ -194,8 +196,7 @@ class Problem:
     @property
     def pool_rows(self) -> Any:
         """The donors of positive weight, as the model takes them."""
-        replacement = self.evaluator.engine.replacement.on_host()
-        return replacement.table.decode(replacement.codes)
+        return self.evaluator.engine.replacement.as_read
 
     def described(self) -> str:
         """The text of the repr."""
@@ -298,9 +299,9 @@ class Problem:
             return evaluator.encoded(self.data)
         kept = self._codes
         if (
-            kept is None
+            not evaluator.refresh()
+            or kept is None
             or kept[0] is not evaluator.engine.replacement.table
-            or not evaluator.is_settled
         ):
             found = evaluator.encoded(self.data)
             self._codes = kept = evaluator.engine.replacement.table, found

@@ -23,6 +23,7 @@ from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
 from xaijax.methods.qii.facts import STEP
 from xaijax.methods.qii.index import QiiIndex
+from xaijax.models.translations.translated import check_unchanged
 from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
@@ -135,7 +136,7 @@ class QiiRecount:
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
         given, known = problem.evaluator.engine, problem.facts["positive_given"]
-        given.model.refuse_changed()  # else another fit would be counted than was explained
+        check_unchanged(given.model)  # else another fit would be counted than was explained
         # Of an estimator itself: whether its translation answers follows from the private rows.
         # Each row is asked where it stands, by the model as it is: no two as one, no structure.
         model = replace(given.model.as_fitted, structure="plain")
@@ -149,7 +150,7 @@ class QiiRecount:
         )
         # The last label seen on the data is private; of 0 and 1 it is 1 that is positive.
         score = given.score if known else problem.outcome.score_for(1)
-        donors = given.replacement.on_host()
+        donors = given.replacement.for_estimator()
         evaluator = Evaluator(model, donors, problem.players, limits, score=score)
         ask = GameRun(evaluator, problem.data if self._rows is None else self._rows)
         outer = self._outer()

@@ -5,8 +5,7 @@ Reading order:
     libraries    which adapter reads a model
     sklearn      scikit-learn estimators and Pipelines, as the host runs them
     boosted      margins of boosted trees, and boosters without scikit-learn
-    flax_linen   Flax linen: (module, variables), TrainState
-    flax_nnx     Flax nnx modules
+    flax         Flax: linen (module, variables), TrainState; nnx modules
     haiku        Haiku's transformed functions
     equinox      Equinox modules, with their state where they have one
     keras        Keras 3 models, on JAX or on the host

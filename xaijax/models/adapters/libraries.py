@@ -7,8 +7,7 @@ from typing import Any
 
 from xaijax.core.errors import InputTypeError
 from xaijax.models.adapters.equinox import equinox_module, is_equinox
-from xaijax.models.adapters.flax_linen import is_linen, linen_module
-from xaijax.models.adapters.flax_nnx import is_nnx, nnx_module
+from xaijax.models.adapters.flax import is_linen, is_nnx, linen_module, nnx_module
 from xaijax.models.adapters.functions import plain_function
 from xaijax.models.adapters.haiku import haiku_function, is_haiku
 from xaijax.models.adapters.keras import is_keras, keras_model

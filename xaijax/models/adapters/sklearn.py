@@ -20,8 +20,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.boosted import BOOSTED, booster_heads, library_of, margin_of
 from xaijax.models.base.outputs import check_raw
 from xaijax.models.base.source import DECIDED, Source
-from xaijax.models.identity.patched import chosen, is_own, of_sklearn
-from xaijax.models.translations.translated import check_version
+from xaijax.models.identity.patched import check_version, chosen, is_own, of_sklearn
 
 # What each word of `output=` asks, and methods that answer and have no word.
 METHODS = {

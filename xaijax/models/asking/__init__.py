@@ -6,10 +6,8 @@ Reading order:
     row_count       does an answer depend on how many rows are asked with it?
     whole_numbers   answers of a JAX model that lose digits, and sums of whole numbers that wrap
     probe           does a model answer the same rows alike, whatever stands beside them?
-    decided         the decided class as a number per row, for quantities of labels
-    labels          from scores to the decided class
+    labels          from scores to the decided class, and that class as a number per row
     predict         a traced function on any number of rows, with few compiled shapes
-    rows            rows that a person hands to `predict` and `labels`, and which model takes them
-    leaves          a model of rows in several arrays, as a function of codes
+    rows            rows given to `predict` and `labels`, who answers them, and models of codes
     host            one call of a host model: read-only rows, a deadline, checked output
 """

@@ -1,13 +1,24 @@
-"""From scores to the decided class: the rules of `Model.labels`."""
+"""From scores to the decided class: the rules of `Model.labels`, and the class as a number.
+
+Letters: R rows, K scores.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.base.options import WORDS, came
+from xaijax.models.base.outputs import check_labels, check_output
+from xaijax.models.base.trace import DTYPES
+from xaijax.tables.rows import rows_of
+
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 _CUTS = {"proba": 0.5, "decision": 0.0}
 
@@ -76,3 +87,99 @@ def named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:
     alike = len({isinstance(label, str) for label in classes}) == 1
     names = np.array(classes) if alike else np.array(classes, dtype=object)
     return names[index]
+
+
+class Codes:
+    """Numbers for class labels: their places among the classes known, else in order of appearance.
+
+    `raw`: the labels are numbers that stand for themselves. Where classes are known there are no
+    others: ModelOutputError names a label that is none of them.
+    """
+
+    def __init__(
+        self, known: Iterable[Any] = (), raw: bool = False, name: str = "the model"
+    ) -> None:
+        self._code: dict[Any, int] = {label: i for i, label in enumerate(known)}
+        self._raw, self._name, self._known = raw, name, bool(self._code)
+
+    def of(self, labels: np.ndarray) -> np.ndarray:
+        """float64 [R]; labels not met before get numbers of their own."""
+        if self._raw:
+            return labels.astype(np.float64)
+        distinct, place = np.unique(labels, return_inverse=True) if _sorts(labels) else (None, None)
+        if distinct is None:
+            return np.array([self._number(label) for label in labels.tolist()], np.float64)
+        numbers = np.array([self._number(label) for label in distinct.tolist()], np.float64)
+        return numbers[place]
+
+    def code(self, label: Any) -> float:
+        """The number of a label."""
+        return float(label) if self._raw else float(self._number(label))
+
+    def label(self, code: float) -> Any:
+        """The label of a number; what stands for itself, where no class has it."""
+        if self._raw:
+            return int(code) if float(code).is_integer() else float(code)
+        by_number = {number: label for label, number in self._code.items()}
+        return by_number.get(int(code), int(code))
+
+    def _number(self, label: Any) -> int:
+        if self._known and label not in self._code:
+            raise ModelOutputError(
+                f"{self._name} returned the label {label!r}, which is none of its classes "
+                f"{came(list(self._code))}. Give as_model all of them in classes=, or mend the "
+                "model."
+            )
+        return self._code.setdefault(label, len(self._code))
+
+
+def _sorts(labels: np.ndarray) -> bool:
+    """Whether NumPy can sort them; objects of mixed types it cannot."""
+    return labels.dtype.kind != "O"
+
+
+class _Traced:
+    """A JAX model's decided class, [R] in the dtype of its precision."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.answer_dtype = np.dtype(DTYPES[model.precision])
+        self.of_labels = model.output == "label" and model.decide is None  # as they come
+
+    def __call__(self, params: Any, rows: Any) -> Any:
+        model = self._model
+        one_column = model.output not in WORDS and model.threshold is not None
+        function = model.apply if one_column else model.scores
+        assert function is not None
+        scores = function(params, rows)
+        if model.decide is not None:
+            place = model.decide(params, rows)
+        elif model.output == "label":
+            place = scores
+        else:
+            place = decided_place(scores, model.output, model.classes, model.threshold)
+        sound = jnp.isfinite(scores) if scores.ndim == 1 else jnp.isfinite(scores).all(axis=1)
+        return jnp.where(sound, place, jnp.nan).astype(self.answer_dtype)
+
+
+def decided(model: Model) -> tuple[Callable[..., Any], Codes]:
+    """(a function with the signature of the model's own, the numbers of the labels)."""
+    if model.loop == "jax":
+        raw = model.output == "label" and model.decide is None
+        return _Traced(model), Codes(model.classes or (), raw=raw)
+    codes = Codes(model.classes or (), name=model.name)
+    own = model.decide is not None or model.output == "label"
+    one_column = not own and model.output not in WORDS and model.threshold is not None
+    function = (model.decide or model.call) if own or one_column else model.scores
+    assert function is not None
+
+    def call(rows: Any) -> np.ndarray:
+        raw = function(rows)
+        if own:
+            return codes.of(check_labels(raw, len(rows_of(rows)), model.name))
+        scores = check_output(raw, len(rows_of(rows)), model.name)
+        sound = np.isfinite(scores).reshape(len(scores), -1).all(axis=1)
+        labels = codes.of(decide(scores, model.output, model.classes, model.threshold))
+        return np.where(sound, labels, np.nan)
+
+    return call, codes

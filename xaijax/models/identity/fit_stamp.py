@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,30 @@ def _packed(dtype: np.dtype) -> np.dtype:
     if dtype.names is None:
         return dtype
     return np.dtype([(name, _packed(dtype[i])) for i, name in enumerate(dtype.names)])
+
+
+@functools.cache
+def _used(dtype: np.dtype) -> int | None:
+    """Bytes of a record before its padding, if nothing lies between its fields; else None."""
+    packed = _packed(dtype)
+    there, here = packed.fields or {}, dtype.fields or {}
+    return packed.itemsize if all(there[name] == here[name][:2] for name in there) else None
+
+
+@functools.lru_cache(1 << 10)
+def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[int, Any, Any, list[str]]:
+    """How attributes of these names and types are read: (a hash of both, what gets those that are
+    hashed as they are, what gets those that are printed, the names of the others).
+    """
+    kept = [(name, kind) for name, kind in zip(names, kinds, strict=True) if name not in _WITHOUT]
+    plain = [name for name, kind in kept if kind in _HASHED]
+    printed = [name for name, kind in kept if kind in (int, float)]
+    others = [name for name, _ in kept if name not in plain and name not in printed]
+    return hash(tuple(kept)), _getter(plain), _getter(printed), others
+
+
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    return itemgetter(*names) if names else lambda _: None
 
 
 class Stamp:
@@ -124,6 +149,11 @@ class Stamp:
     def _of_pairs(self, pairs: Any, depth: int) -> int:
         if "__builtins__" in pairs and "__name__" in pairs:  # the variables of a module
             return self._of_identity(pairs)
+        if not self._foreign and set(map(type, pairs)) == {str}:
+            layout = _layout(tuple(pairs), tuple(map(type, pairs.values())))
+            of_layout, plain, printed, others = layout
+            found = [self._of(pairs[name], depth + 1) for name in others]
+            return hash((of_layout, plain(pairs), repr(printed(pairs)), *found))
         own: list[Any] = ["pairs"]
         for key, value in pairs.items():
             if self._foreign and self._left < 0:
@@ -141,7 +171,11 @@ class Stamp:
         if array.dtype.hasobject:
             return hash((facts, *(self._of(one, depth + 1) for one in array.ravel().tolist())))
         if array.dtype.names:  # what lies between the fields is not set
-            array = array.astype(_packed(array.dtype))
+            used = _used(array.dtype)
+            if used is None or not array.flags.c_contiguous:
+                array = array.astype(_packed(array.dtype))
+            else:
+                array = array.view((np.uint8, array.dtype.itemsize))[..., :used]
         if self._foreign:
             self._bytes -= array.nbytes
             if self._bytes < 0 and array.size > SPREAD:

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.errors import InputError
+from xaijax.models.base.options import came
+
 ROOT = "sklearn"
 # What a search keeps of the candidates and of its times, on which no answer depends.
 SEARCHED = ("cv_results_", "refit_time_")
@@ -79,6 +82,37 @@ def parts_of(estimator: Any) -> Iterator[Any]:
             if hasattr(one, "__dict__"):
                 yield one
                 waiting += vars(one).values()
+
+
+def check_version(estimator: Any, name: str) -> None:
+    """Refuses an estimator that another version of scikit-learn fitted, as far as that is known.
+
+    Loading one warns and leaves no trace in it. But one restored without that keeps its version,
+    and one of another version mostly lacks a parameter of this one.
+    """
+    from sklearn import __version__ as here  # noqa: PLC0415
+
+    remedy = (
+        "Fit it again with this version, or install that one: fitted numbers may mean another "
+        "thing, or nothing."
+    )
+    for one in parts_of(estimator):
+        if not of_sklearn(type(one)) or not hasattr(one, "_get_param_names"):
+            continue
+        kind = type(one).__name__
+        there = vars(one).get("_sklearn_version", here)
+        if there != here:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} was fitted by {there}. {remedy}"
+            )
+        missing = sorted(set(type(one)._get_param_names()) - set(vars(one)))
+        if missing:
+            raise InputError(
+                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
+                f"{name} lacks its parameter {came(missing[0])}, so another version "
+                f"fitted it. {remedy}"
+            )
 
 
 def _is_part(thing: Any) -> bool:

@@ -4,7 +4,6 @@ Reading order:
 
     found        the layer found in a trace: f(X) = head(layer(columns made of X))
     column_map   a trace run with stand-ins for rows: whose each number is, and the layer
-    declared     `structure=`: a first layer as declared, read and compared with the model
-    split        `structure=`: a sum over players, and the rest of the model
+    declared     `structure=`: a first layer, or a sum over players, compared with the model
     agreement    how nearly a structure answers as its model does
 """

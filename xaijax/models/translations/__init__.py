@@ -2,8 +2,7 @@
 
 Reading order:
 
-    bridged      a module of another library that JAX traces, compared with itself
-    translated   a translation as a model, and its comparison with the estimator
+    translated   a translation as a model, compared with its estimator, and who answers
     families/    the translations, a file per family of estimators
     registry     the registry: `register_translation`, and which translation a class has
     columns      the columns that a translation reads, and rows as numbers for JAX

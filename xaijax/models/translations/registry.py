@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
@@ -216,3 +218,23 @@ def translated(
         Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
     )
     return translation(estimator, Columns(sources, np.dtype(dtype), centre=centre)), sources
+
+
+def two(positive: Any) -> Any:
+    """The probability of the second class, [R], as a column per class."""
+    return jnp.stack([1 - positive, positive], axis=1)
+
+
+def logistic(scores: Any) -> Any:
+    """Probabilities [R, K] of a binary score [R] by the sigmoid, of several [R, K] by softmax."""
+    return two(jax.nn.sigmoid(scores)) if scores.ndim == 1 else jax.nn.softmax(scores, axis=1)
+
+
+def place(scores: Any) -> Any:
+    """The decided class: the largest column (ties: the lowest), or whether one score is above 0."""
+    return (scores > 0).astype("int32") if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def then(head: Head, function: Callable[[Any], Any]) -> Head:
+    """`function` of the answers of a head."""
+    return lambda params, rows: function(head(params, rows))

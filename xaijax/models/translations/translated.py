@@ -5,28 +5,33 @@ Letters: M rows, R rows in a call, K outputs, F columns.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.errors import InputError
+from xaijax.core.compiler import compile_sound
+from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.asking.predict import run_jax
-from xaijax.models.base import options
+from xaijax.models.asking.probe import gap_of
 from xaijax.models.base.source import DECIDED
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.patched import chosen, is_own, of_sklearn, patched
+from xaijax.models.identity.patched import patched
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.columns import Centre, Reader
 from xaijax.models.translations.registry import Head, Translation, translated
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import hash_of_numbers
 from xaijax.tables.table import Untranslatable
+
+if TYPE_CHECKING:
+    from xaijax.models.model import Model
 
 # A background is asked about by many explainers, and the estimator's own answers to it may take
 # longer than an explanation.
@@ -36,42 +41,42 @@ LIBRARIES = ("sklearn", "numpy", "scipy")
 
 
 class Agreed:
-    """The hashes of these rows, of one translation and one fit."""
+    """Hashes of rows that agreed, of one translation and one fit."""
 
     def __init__(self) -> None:
-        self._keys: dict[Hashable, bool] = {}  # whether labels were compared as well
+        self._keys: dict[Hashable, None] = {}
 
-    def key(self, centred: bool, kinds: list[Any]) -> Hashable:
+    def key(self, centred: bool, kinds: list[Any], labels: bool = False) -> Hashable:
         """What rows of these kinds are known by; None: they are compared each time.
 
-        centred: which translation is compared, see `centre.py`. The rows' own numbers, not as JAX
-        reads them: the estimator may tell two numbers apart that float32 does not. Taken before the
-        estimator is asked, which may write into its rows.
+        centred: which translation is compared, see `Centre`. labels: whether labels are compared as
+        well. The hash is of the rows' own numbers, not as JAX reads them: the estimator may
+        distinguish two numbers that float32 does not. Take it before the estimator is asked, which
+        may write into its rows.
         """
         hashes = [hash_of_numbers(rows) for rows in kinds]
-        return None if None in hashes else (centred, *hashes)
+        return None if None in hashes else (centred, labels, *hashes)
 
-    def holds(self, key: Hashable, labels: bool) -> bool:
-        """Whether these rows agreed, in their labels too if these are requested."""
-        return key in self._keys and (self._keys[key] or not labels)
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys
 
     def clear(self) -> None:
-        """Compare all rows again."""
+        """Forgets all rows, which are then compared again."""
         self._keys.clear()
 
-    def add(
-        self, key: Hashable, labels: bool, stamp: Stamp | None, spread: np.ndarray | None
-    ) -> None:
-        """These rows agreed, within a share of this spread of the answers.
+    def add(self, key: Hashable, stamp: Stamp | None, spread: np.ndarray | None) -> None:
+        """Keeps rows that agreed within a share of this spread of the answers.
 
-        Not kept where the spread is 0, which accepts more than a later one may, nor where a class
-        of somebody else's takes part, whose state may lie where no stamp sees it.
+        Rows are not kept if the spread is 0, which accepts more than a later one may, nor if a
+        class of another library takes part, whose state may lie where no stamp sees it.
         """
-        told = spread is not None and bool((spread > 0).all())
-        if key is None or not told or stamp is None or not stamp.made_by(LIBRARIES):
+        wide = spread is not None and bool((spread > 0).all())
+        if key is None or not wide or stamp is None or not stamp.made_by(LIBRARIES):
             return
-        self._keys[key] = labels or self._keys.get(key, False)
-        if len(self._keys) > MOST:
+        self._keys[key] = None
+        if isinstance(key, tuple) and key[1]:  # which agreed without labels, too
+            self._keys[(key[0], False, *key[2:])] = None
+        while len(self._keys) > MOST:
             del self._keys[next(iter(self._keys))]
 
 
@@ -141,23 +146,13 @@ def _both(decision: Any) -> Any:
 Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `Comparison.head`
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Rows that both are asked for, and what the estimator says of them."""
-
-    kinds: list[Any]  # rows of each kind, as the estimator takes them
-    wanted: np.ndarray  # its answers to all of them, float64 [M] or [M, K]
-    own: Callable[[], list[Any]] | None  # its labels for all of them; None: not compared
-
-
 @dataclass
 class Comparison:
-    """Which of the two answers: JAX, until an answer differs or rows do not fit it.
+    """Compares a translation with its estimator, and holds who answers.
 
-    Where rounding is the difference, the translation is made once more for less than the whole
-    numbers (`centre`), and answers where that one agrees.
-
-    Shared by all copies of a model, so that each says the same in its repr.
+    JAX answers first. If rounding is the difference, the translation is made again for numbers and
+    answers minus their middle (`Centre`), and answers if that one agrees. Else the estimator
+    answers, from then on. All copies of a model share this object, so that each says the same.
     """
 
     found: InJax
@@ -170,50 +165,66 @@ class Comparison:
     recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
     estimator: Any = None  # whose translation it is
     stamp: Stamp | None = None  # of its state when it was translated
-    keeps_asked: bool = False  # its state changes when it is asked, as `settle` saw
+    keeps_asked: bool = False  # its state changes when it is asked
     reason: str | None = None  # why the host answers; None: JAX does
     centred: Made | None = None  # what answers in JAX in place of `found`
-    done: bool = False
+    done: bool = False  # rows have shown how far answers are apart
     labels_done: bool = False  # labels of some rows were compared
     spread: np.ndarray | None = None  # of the answers compared so far, [] or [K]
     agreed: Agreed = field(default_factory=Agreed)  # rows that need no comparison any more
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     @property
-    def decided(self) -> bool:
-        """Whether rows have shown how far answers are apart, which rounding is measured by.
+    def stage(self) -> int:
+        """Who answers, as far as is known: 0 JAX, 1 JAX for centred numbers, 2 the estimator.
 
-        Until then (one row to predict, or equal ones) the estimator answers, unless JAX was said.
+        It never falls.
         """
-        return self.done or self.forced
+        return 2 if self.reason is not None else int(self.centred is not None)
 
-    def refuse_changed(self) -> None:
-        """Raise InputError where the estimator has changed since it was translated.
+    def check_fit(self) -> None:
+        """Raises InputError if the estimator has changed since it was translated.
 
         What is made of a translation (programs, tables, remembered answers) is of the fit that it
-        had; where the estimator itself answers, it is asked as it is.
+        had. An estimator that answers itself is asked as it is.
         """
-        if self.reason is None and self.stamp is not None:
-            if Stamp(self.estimator) != self.stamp:
-                raise InputError(
-                    f"{self.name} has changed since as_model translated it to JAX: it was fitted "
-                    f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
-                    f"explainers of the new model; backend='host' asks it as it is at each call."
-                )
+        if self.reason is None and self.stamp is not None and Stamp(self.estimator) != self.stamp:
+            raise InputError(
+                f"{self.name} has changed since as_model translated it to JAX: it was fitted "
+                f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
+                f"explainers of the new model; backend='host' asks it as it is at each call."
+            )
 
-    def settle(self, rows: tuple[Any, ...], labels: bool = False) -> None:
-        """Compare the two on the first rows of each kind, as the estimator takes them; labels:
-        their labels as well.
+    def fall_back(self, reason: str) -> None:
+        """Lets the estimator answer from now on; raises InputError if backend="jax" was said."""
+        if self.forced:
+            raise InputError(
+                f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
+                f"'host', or precision='float64' where rounding is the reason."
+            )
+        self.reason = reason
 
-        One kind alone (rows to predict) is no comparison as long as their answers are all alike.
+    def compare_first(self, kinds: tuple[Any, ...], labels: bool = False) -> None:
+        """Compares the two on the first rows of each kind, as the estimator takes them.
 
-        Raises InputError for a difference where backend="jax" was said, and what the estimator
-        itself raises.
+        labels: whether labels are compared as well. One kind alone (rows to predict) is no
+        comparison as long as its answers are all alike. Raises InputError for a difference if
+        backend="jax" was said, and what the estimator raises.
         """
-        if self.reason is not None or not rows:
+        if self.reason is not None:
             return
-        self.refuse_changed()
-        self._settle(rows, labels)
+        some = [rows_of(kind).part(0, COMPARED) for kind in kinds]
+        now = self.centred or (self.found, self.head)
+        key = self.agreed.key(now[0] is not self.found, some, labels)
+        if key in self.agreed:
+            return
+        reason = self._wrong_first(now, some, labels)
+        if reason is not None:
+            self.fall_back(reason)
+        else:
+            self.labels_done |= labels
+            if self.centred is None or self.centred is now:  # else another one agreed
+                self.agreed.add(key, self.stamp, self.spread)
         if self.stamp is not None:
             # An estimator of one's own may keep what it was asked: that is no change of its fit.
             after = Stamp(self.estimator)
@@ -222,70 +233,55 @@ class Comparison:
         if self.keeps_asked:
             self.agreed.clear()
 
-    def _settle(self, rows: tuple[Any, ...], labels: bool) -> None:
-        some = [rows_of(kind).part(0, COMPARED) for kind in rows]
-        now = self.centred or (self.found, self.head)
-        key = self.agreed.key(now[0] is not self.found, some)
-        if self.agreed.holds(key, labels):
-            return
+    def _wrong_first(self, now: Made, kinds: list[Any], labels: bool) -> str | None:
+        """Why neither this translation nor a centred one can answer; None: one of them can."""
         try:
             # What does not fit is known before the estimator is asked.
-            codes = np.concatenate([now[0].reader.codes(kind) for kind in some])
-            answers = [self._own(kind) for kind in some]
-            own = functools.cache(lambda: self._labels(some)) if labels else None
-            asked = _Asked(some, np.concatenate(answers), own)
-            reason = self._wrong(now, asked, codes)
-            if reason is not None and self.centred is None and self.recentre is not None:
-                made = self.recentre(self._centre(some[0], answers[0]))
-                if made[0].offset is not None or made[0].reader.shifted:
-                    codes = np.concatenate([made[0].reader.codes(kind) for kind in some])
-                    if self._wrong(made, asked, codes) is None:
-                        self.centred, reason = made, None
+            codes = np.concatenate([now[0].reader.codes(kind) for kind in kinds])
+            answers = [self._own(kind) for kind in kinds]
+            wanted, alone = np.concatenate(answers), len(kinds) == 1
+            own = functools.cache(lambda: self._labels(kinds)) if labels else None
+            reason = self._wrong(now, codes, wanted, own, alone, hybrid=True)
+            if reason is None or self.centred is not None or self.recentre is None:
+                return reason
+            made = self.recentre(self._centre(kinds[0], answers[0]))
+            if made[0].offset is not None or made[0].reader.shifted:
+                codes = np.concatenate([made[0].reader.codes(kind) for kind in kinds])
+                if self._wrong(made, codes, wanted, own, alone, hybrid=True) is None:
+                    self.centred, reason = made, None
+            return reason
         except Untranslatable as error:
-            reason = f"{error}"
-        if reason is not None:
-            self.to_host(reason)
-            return
-        self.labels_done |= labels
-        if self.centred is None or self.centred is now:  # else another translation agreed
-            self.agreed.add(key, labels, self.stamp, self.spread)
+            return f"{error}"
 
-    def hold(
+    def compare_all(
         self,
         rows: Any,
         codes: np.ndarray,
-        first: int,
+        first: int = 0,
         shared: bool = False,
         labels: bool = False,
     ) -> None:
-        """Compare the two on all rows from `first` on, as they are explained; codes are theirs;
-        labels: their labels as well.
+        """Compares the two on all rows from `first` on; codes are theirs.
 
-        The estimator is asked for AT_ONCE rows a call. Where one differs the estimator answers from
-        now on, with the reason; raises what `settle` raises. shared: the rows are a background;
-        those that agree are not compared again, whoever asks about them.
+        The estimator is asked for AT_ONCE rows a call. It answers from now on if one differs.
+        shared: the rows are a background; those that agree are not compared again, whichever
+        explainer asks. Raises what `compare_first` raises.
         """
         if self.reason is not None or first >= len(codes):
             return
         made = self.centred or (self.found, self.head)
         for start in range(first, len(codes), AT_ONCE):
             some = rows_of(rows).part(start, min(start + AT_ONCE, len(codes)))
-            own = codes[start : start + AT_ONCE]
-            kinds = [some]
-            key = self.agreed.key(made[0] is not self.found, kinds)
-            if self.agreed.holds(key, labels):
+            key = self.agreed.key(made[0] is not self.found, [some], labels)
+            if key in self.agreed:
                 continue
-            own_labels = (lambda kinds=kinds: self._labels(kinds)) if labels else None
-            asked = _Asked(kinds, self._own(some), own_labels)
-            ties = made[0].translation.undecided
-            sure = np.ones(len(own), bool) if ties is None else ~ties(own)
-            reason = None if sure.all() or self.forced else self._hangs(~sure, "rows")
-            reason = reason or self._difference(made, asked, own, sure)
+            own = functools.partial(self._labels, [some]) if labels else None
+            reason = self._wrong(made, codes[start : start + AT_ONCE], self._own(some), own, True)
             if reason is not None:
-                self.to_host(reason)
+                self.fall_back(reason)
                 return
             if shared and not self.keeps_asked:
-                self.agreed.add(key, labels, self.stamp, self.spread)
+                self.agreed.add(key, self.stamp, self.spread)
         if self.stamp is not None and self.keeps_asked:
             self.stamp = Stamp(self.estimator)
 
@@ -306,14 +302,27 @@ class Comparison:
         middle = finite.mean(axis=0) if len(finite) else np.zeros(answers.shape[1:])
         return Centre(self.found.reader.middle(rows), np.asarray(middle))
 
-    def _wrong(self, made: Made, asked: _Asked, codes: np.ndarray) -> str | None:
-        """Why this translation cannot answer; None: it can."""
+    def _wrong(
+        self,
+        made: Made,
+        codes: np.ndarray,
+        wanted: np.ndarray,
+        own: Callable[[], list[Any]] | None,
+        alone: bool,
+        hybrid: bool = False,
+    ) -> str | None:
+        """Why this translation cannot answer; None: it can.
+
+        wanted: the estimator's own answers to the rows, float64 [M] or [M, K]. own: its labels;
+        None: they are not compared. alone: the rows are of one kind. hybrid: mixtures of the rows
+        must have no ties either.
+        """
         ties = made[0].translation.undecided
         sure = np.ones(len(codes), bool) if ties is None else ~ties(codes)
         if not (sure.all() or self.forced):
             return self._hangs(~sure, "rows")
-        reason = self._difference(made, asked, codes, sure)
-        if reason is None and ties is not None and not self.forced:
+        reason = self._difference(made, codes, wanted, own, alone, sure)
+        if reason is None and hybrid and ties is not None and not self.forced:
             tied = ties(hybrids(codes, COMPARED))
             reason = self._hangs(tied, "hybrids of the first rows") if tied.any() else None
         return reason
@@ -323,15 +332,6 @@ class Comparison:
             f"in {int(ties.sum())} of {len(ties)} {of} the answer of {self.name} hangs on which of "
             "equally near neighbours its search meets first"
         )
-
-    def to_host(self, reason: str) -> None:
-        """Let the estimator itself answer from now on; an InputError where that is refused."""
-        if self.forced:
-            raise InputError(
-                f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
-                f"'host', or precision='float64' where rounding is the reason."
-            )
-        self.reason = reason
 
     def _own(self, rows: Any) -> np.ndarray:
         """The estimator's own answers, float64 [M] or [M, K]; it may write into what it is given
@@ -347,10 +347,16 @@ class Comparison:
         return [label for some in own for label in np.asarray(some).tolist()]
 
     def _difference(
-        self, made: Made, asked: _Asked, codes: np.ndarray, sure: np.ndarray
+        self,
+        made: Made,
+        codes: np.ndarray,
+        wanted: np.ndarray,
+        own: Callable[[], list[Any]] | None,
+        alone: bool,
+        sure: np.ndarray,
     ) -> str | None:
         """How the two differ; None: they agree. sure: rows whose answers are compared."""
-        (of, head), wanted, alone = made, asked.wanted, len(asked.kinds) == 1
+        of, head = made
         params, together = of.translation.params, self.classes is not None
         which = "" if of is self.found else ", centred"
         less = 0.0 if of.offset is None else of.offset
@@ -370,16 +376,89 @@ class Comparison:
             apart = "" if "shape" in difference else f" (these are {spread.max():.3g} apart)"
             return f"the JAX translation differs from {self.name} {difference}{apart}"
         self.spread = spread  # of a translation that is left nothing is kept
-        if of.decide is None or self.decide is None or asked.own is None:
+        if of.decide is None or self.decide is None or own is None:
             return None
         places = self._answers("label" + which, of.decide, params, codes)
         assert self.classes is not None
-        own = np.array([self.classes.index(label) for label in asked.own()])
-        wrong = (places != own) & sure & ~_near_tie(wanted, tolerance.max())
+        labels = np.array([self.classes.index(label) for label in own()])
+        wrong = (places != labels) & sure & ~_near_tie(wanted, tolerance.max())
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
             return f"the JAX translation decides another class than {self.name} in {many} rows"
         return None
+
+
+@dataclass
+class Bridged:
+    """Compares what JAX makes of a module with the module's own answers, on all explained rows.
+
+    The bridge was requested by backend="jax", so a difference is an error.
+    """
+
+    name: str
+    head: Callable[..., Any]  # (params, rows) -> [M] or [M, K], traced
+    params: Any
+    original: Callable[[Any], np.ndarray]  # rows -> the same of the module itself
+    compiled: dict[Any, Any] = field(default_factory=dict)
+
+    def compare_all(self, rows: Any) -> None:
+        """Raises ModelOutputError if the two differ by more than the order of float32 sums."""
+        every = rows_of(rows)
+        for start in range(0, len(every), AT_ONCE):
+            some = every.part(start, min(start + AT_ONCE, len(every)))
+            wanted = np.asarray(self.original(some), np.float64)
+            wanted = wanted[:, 0] if wanted.ndim == 2 and wanted.shape[1] == 1 else wanted
+            found = self._traced(some, len(wanted)).astype(np.float64)
+            gap = gap_of(wanted.astype(np.float32), found.astype(np.float32), wanted)
+            if gap is not None:
+                raise ModelOutputError(
+                    f"backend='jax': what JAX makes of {self.name} differs from the module's own "
+                    f"answers by up to {gap[0]:.3g}, first in row {start + gap[1]}. Leave backend= "
+                    "out: then the module itself is asked, on the host."
+                )
+
+    def _traced(self, rows: Any, count: int) -> np.ndarray:
+        """What JAX makes of the module, [M] or [M, K]."""
+        if hasattr(rows, "shape"):
+            return run_jax(self.compiled, "head", self.head, self.params, rows)
+        leaves = map(np.asarray, jax.tree.leaves(rows))
+        name = ("tree", *((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+        if name not in self.compiled:
+            self.compiled[name] = compile_sound(jax.jit(self.head).lower(self.params, rows))
+        return np.asarray(self.compiled[name](self.params, rows))[:count]
+
+
+def check_unchanged(model: Model) -> None:
+    """Raises InputError if a translated estimator has changed since; called before every use.
+
+    Before a function's first use, also if what it reads has changed since an earlier model of it
+    was traced, whose programs this one shares.
+    """
+    state = getattr(model.apply, "state", None)
+    if state is not None and all(key[0] == "rows" for key in model.compiled):
+        state.refuse_changed()
+    if isinstance(model.comparison, Comparison):
+        model.comparison.check_fit()
+
+
+def answering(model: Model, offsets: bool = True) -> Model:
+    """The model that answers for this one, as far as its comparison has come.
+
+    offsets: whether `Model.offset` is added to the answers; if not, the estimator answers for a
+    translation that has one.
+    """
+    comparison, original = model.comparison, model.original
+    if not isinstance(comparison, Comparison) or original is None:
+        return model
+    if comparison.reason is not None:
+        return original
+    if comparison.centred is not None and model.recentred is not None:
+        made = model.recentred(model, comparison.centred)
+        if made.loop == "jax":
+            kept = model.compiled.setdefault(("centred",), {})
+            made = dataclasses.replace(made, recentred=None, compiled=kept)
+        model = made
+    return original if model.offset is not None and not offsets else model
 
 
 def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None:
@@ -403,70 +482,6 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
     return largest[:, 1] - largest[:, 0] <= 2 * tolerance
-
-
-def check_version(estimator: Any, name: str) -> None:
-    """Refuse an estimator that another version of scikit-learn fitted, as far as that can be told.
-
-    Loading one warns and keeps no trace in it; but one restored without that keeps its version, and
-    one of another version mostly lacks a parameter of this one.
-    """
-    from sklearn import __version__ as here  # noqa: PLC0415
-
-    remedy = (
-        "Fit it again with this version, or install that one: fitted numbers may mean another "
-        "thing, or nothing."
-    )
-    for one in _parts(estimator):
-        if not of_sklearn(type(one)) or not hasattr(one, "__dict__"):
-            continue
-        kind = type(one).__name__
-        there = vars(one).get("_sklearn_version", here)
-        if there != here:
-            raise InputError(
-                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
-                f"{name} was fitted by {there}. {remedy}"
-            )
-        missing = sorted(set(type(one)._get_param_names()) - set(vars(one)))
-        if missing:
-            raise InputError(
-                f"f= must be fitted by the scikit-learn that is installed, {here}; {kind} of "
-                f"{name} lacks its parameter {options.came(missing[0])}, so another version "
-                f"fitted it. {remedy}"
-            )
-
-
-def _flat(parts: Any) -> Iterator[Any]:
-    """The members of an ensemble: a list, an array [trees, K], lists of these. A member with a
-    length of its own, a forest or a Pipeline, is one member.
-    """
-    if isinstance(parts, np.ndarray):
-        yield from parts.ravel()
-    elif isinstance(parts, (list, tuple)):
-        for part in parts:
-            yield from _flat(part)
-    else:
-        yield parts
-
-
-def _of_parts(kind: type) -> bool:
-    """Whether scikit-learn fits the `estimators_` of this class of its own."""
-    return kind.__module__.split(".")[1] in ("ensemble", "multiclass", "multioutput")
-
-
-def _parts(estimator: Any) -> list[Any]:
-    """The estimator, the steps of a Pipeline or ColumnTransformer, the parts of an ensemble."""
-    steps = []
-    if is_own(estimator, "ColumnTransformer"):
-        steps += [step for _, step, *_ in getattr(estimator, "transformers_", ())]
-    if chosen(estimator) is not estimator:
-        steps.append(chosen(estimator))
-    if is_own(estimator, "Pipeline"):
-        steps += [step for _, step in estimator.steps]
-    if any(of_sklearn(base) and _of_parts(base) for base in type(estimator).__mro__):
-        steps += list(_flat(getattr(estimator, "estimators_", ())))
-    inner = [part for step in steps if hasattr(step, "_get_param_names") for part in _parts(step)]
-    return [estimator, *inner]
 
 
 # An explanation is made of differences between answers, so what counts is not how large they are

@@ -14,7 +14,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.models.asking.rows import row_dtype
 from xaijax.models.model import Model
+from xaijax.models.translations.translated import Comparison, answering
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, refuse_series, same_labels
 from xaijax.tables.rows import rows_of
@@ -53,8 +55,8 @@ class Replacement:
         try:
             table, codes = table.encode(rows)
         except Untranslatable as reason:
-            assert model.comparison is not None
-            model.comparison.to_host(str(reason))
+            assert isinstance(model.comparison, Comparison)
+            model.comparison.fall_back(str(reason))
             assert isinstance(table, CodedTable)
             kept = None
             table, codes = table.host.encode(rows)
@@ -91,30 +93,36 @@ class Replacement:
     @property
     def as_read(self) -> Any:
         """The donors [B] as the table reads rows: arrays or frames, no codes of a translation."""
-        there = self.on_host()
+        there = self.for_estimator()
         return there.table.decode(there.codes)
 
-    def on_host(self) -> Replacement:
-        """The same rows, for the estimator itself where its translation took them."""
+    def for_estimator(self) -> Replacement:
+        """The same rows, for the estimator itself if its translation took them."""
         if not isinstance(self.table, CodedTable):
             return self
-        table, codes = self.table.host.encode(self.rows)
-        return replace(self, table=table, codes=codes[self.row], rows=None)
+        return self._encoded_by(self.table.host)
+
+    def for_model(self, model: Model) -> Replacement:
+        """The same rows for the model that answers for a translated estimator.
+
+        Raises Untranslatable for rows that do not fit JAX.
+        """
+        if model.loop == "host" or not isinstance(self.table, CodedTable):
+            return self.for_estimator()
+        if self.table.reader is model.reader:
+            return self
+        assert model.reader is not None
+        return self._encoded_by(CodedTable(self.table.host, model.reader))
+
+    def _encoded_by(self, table: Table) -> Replacement:
+        table, codes = table.encode(self.rows)
+        rows = self.rows if isinstance(table, CodedTable) else None
+        return replace(self, table=table, codes=codes[self.row], rows=rows)
 
     def held_by(self, table: Table) -> Replacement:
         """The same rows in codes of another table of them."""
         codes = table.encode(self.table.decode(self.codes))[1]
         return replace(self, table=table, codes=codes)
-
-    def for_model(self, model: Model) -> Replacement:
-        """The same rows for what a translated estimator's model settled to (`Model.settled`).
-
-        Raises Untranslatable for rows that do not fit JAX.
-        """
-        if model.loop == "host" or not isinstance(self.table, CodedTable):
-            return self.on_host()
-        table, codes = model.coded(self.table.host).encode(self.rows)
-        return replace(self, table=table, codes=codes[self.row])
 
 
 class Given:
@@ -166,7 +174,7 @@ def table_of(model: Model, background: Any, name: str = "background") -> Table:
         if as_given:
             return _read_for(model, WordTable(shape, array.dtype, names))
     numbers = _numbers_of(model)
-    takes = partial(model.row_dtype, shape)
+    takes = partial(row_dtype, model, shape)
     own = takes(dtype_of(background, name))
     return FloatTable(shape, numbers, names, own if own.kind in "biu" else None, takes)
 
@@ -176,7 +184,8 @@ def _numbers_of(model: Model) -> np.dtype:
 
 
 def _read_for(model: Model, table: Table) -> Table:
-    return table if model.backend == "host" else model.coded(table)
+    reader = answering(model).reader
+    return table if reader is None else CodedTable(table, reader)
 
 
 def agreement_codes(codes: np.ndarray) -> np.ndarray:

@@ -305,7 +305,6 @@ class GradientExplainer:
         """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
         before_jax()
         evaluator = self._open(X)
-        evaluator.follow()
         table = evaluator.engine.replacement.table
         rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)

@@ -11,9 +11,7 @@ Reading order:
     neighbours        nearest neighbours
     neural_network    multi-layer perceptrons
     svm               support vector machines
-    trees             decision trees, forests and boosted trees
-    tree_arrays       trees as arrays, and the walk of all rows through them
-    heads             from scores to probabilities and to the decided class
+    trees             decision trees, forests and boosted trees, as arrays
 """
 
 from xaijax.models.translations.families import composition as composition

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from xaijax.models.translations.columns import Columns
-from xaijax.models.translations.families.heads import logistic, place, then, two
-from xaijax.models.translations.registry import Translation, translates
+from xaijax.models.translations.registry import Translation, logistic, place, then, translates, two
 from xaijax.tables.table import Untranslatable
 
 

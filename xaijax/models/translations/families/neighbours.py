@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.translations.columns import Columns, dense
-from xaijax.models.translations.families.heads import place, then
-from xaijax.models.translations.registry import Head, Translation, translates
+from xaijax.models.translations.registry import Head, Translation, place, then, translates
 from xaijax.tables.table import Untranslatable
 from xaijax_kernels.neighbours import nearest
 

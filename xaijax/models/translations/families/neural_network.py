@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.translations.columns import Columns
-from xaijax.models.translations.families.heads import place, then, two
-from xaijax.models.translations.registry import Translation, translates
+from xaijax.models.translations.registry import Translation, place, then, translates, two
 from xaijax.tables.table import Untranslatable
 
 ACTIVATIONS = {

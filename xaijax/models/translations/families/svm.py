@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.models.translations.columns import Columns, dense
-from xaijax.models.translations.families.heads import then
-from xaijax.models.translations.registry import Head, Translation, translates
+from xaijax.models.translations.registry import Head, Translation, then, translates
 from xaijax.tables.table import Untranslatable
 from xaijax_kernels.structures.named import xaijax_gaussian_sums
 
