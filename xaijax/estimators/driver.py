@@ -113,7 +113,7 @@ def refuse_undrawable(
 
     K: outputs, one at least; given: False if nobody chose the budget.
     """
-    memory, P = game.setting.max_memory, game.P
+    memory, P = game.setting.memory.whole, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
         other = ""
@@ -158,7 +158,7 @@ def sampled(
 def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
     """How many instances are asked, and then worked at, together."""
     K = game.outputs
-    fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
+    fit = game.setting.memory.fits("results", 24 * K * (budget + 2))
     work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
     return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
@@ -178,6 +178,7 @@ def plan_sampled(
     drawn = _Drawn(game, METHODS[method], index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
+    planned.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.walks:
             walked(game, len(state.orders), rows[i : i + together], planned)

@@ -427,7 +427,7 @@ def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
         structure=None,
         tile=problem.evaluator.clock.tile,
         model_calls=calls,
-        memory=backend.bytes,
+        shares=backend.held | problem.held(settings, N),
         programs=sum(map(compiled.lacks, recipes)),
         backend=problem.evaluator.setting.model.backend,
     )

@@ -187,7 +187,7 @@ class SetsAsked:
         return not untold and in_closed_form(game, self.of)
 
     def _refuse_many_sets(self, game: Game) -> None:
-        M, memory = count(game.P, self.order), game.setting.max_memory
+        M, memory = count(game.P, self.order), game.setting.memory.whole
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(

@@ -256,7 +256,7 @@ class GradientExplainer:
             structure=run.space.name,
             tile=run.sizes.rows,
             model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
-            memory=run.sizes.bytes,
+            shares=run.sizes.held,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",
         )

@@ -12,6 +12,7 @@ from typing import Any
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.evaluator import Setting
+from xaijax.games.engine.plan import Held
 from xaijax_kernels.engine.operations import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,
@@ -46,10 +47,12 @@ class Sizes:
         return self.instances * self.lines * self.steps
 
     @property
-    def bytes(self) -> int:
-        """Of a tile at work, and of the instances and lines of the dispatches under way."""
-        held = self.groups * self.instances + self.turns * self.lines
-        return self.rows * self.bytes_per_row + (LOOK_AHEAD + 1) * held * self.row_bytes
+    def held(self) -> Held:
+        """The bytes of a tile at work, and of the instances and lines of the dispatches under
+        way.
+        """
+        under_way = (LOOK_AHEAD + 1) * (self.groups * self.instances + self.turns * self.lines)
+        return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
 
 
 def sizes_of(
@@ -63,18 +66,18 @@ def sizes_of(
     even: bool,  # whether lines come in pairs
 ) -> Sizes:
     """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
-    codes, memory, limits = setting.replacement.codes, setting.max_memory, setting.limits
+    codes, memory, limits = setting.replacement.codes, setting.memory, setting.limits
     platform, C = setting.devices[0].platform, codes.shape[1]
     each = operations(jaxpr, traced) * PASSES
     # What the model makes of a row is kept for the way back, where as much is made again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
     rows = limits.tile or _rows(jaxpr, traced, codes, platform, each)
-    while limits.tile is None and rows > 1 and rows * per_row * 4 > memory:
+    while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
         rows //= 2
     least = 2 if even else 1
-    if max(rows, least) * per_row > memory:
+    if max(rows, least) * per_row > memory.whole:
         raise MemoryPlanError(
-            f"max_memory={memory:,} bytes, but a tile of {max(rows, least)} rows needs about "
+            f"max_memory={memory.whole:,} bytes, but a tile of {max(rows, least)} rows needs about "
             f"{max(rows, least) * per_row:,} for its gradients. Raise max_memory=."
         )
     S = min(steps, rows)
@@ -89,7 +92,7 @@ def sizes_of(
         T = -(-limits.batch_rows // (n * D * S))
     V = min(-(-every // D), T)
     P, row_bytes = setting.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
-    fits = max(1, min(HELD, memory // 8 // codes.itemsize) // (n * max(C, P) * outputs))
+    fits = max(1, min(HELD, memory.fits("results", codes.itemsize)) // (n * max(C, P) * outputs))
     U = max(1, min(T // V, fits))
     return Sizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
 
