@@ -25,8 +25,8 @@ from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, Part, Split
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import other_mark
 from xaijax.results.same_question import (
-    other_mark,
     refuse_other_numbers,
     refuse_other_outputs,
     shared_amount,

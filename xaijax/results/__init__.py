@@ -3,6 +3,7 @@
 Reading order:
 
     same_question         whether interactions belong beside an Explanation, in a report
+    fingerprint           facts and digests by which two results are told apart
     merge                 `merge`: one Explanation of instances that were explained apart
     wording               what a QII report may say of its numbers, in plain words
     background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
@@ -20,7 +21,6 @@ Reading order:
     result_html           an Explanation, Interactions and a private copy as a notebook shows them
     summary               what an Explanation says of itself in a few lines
     asked                 what was asked, and what a value means, by the facts of the provenance
-    fields                what an Explanation offers to read, for the files that it is made of
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
     rules                 `Rule` and `Rules`: what Anchors finds

@@ -14,10 +14,10 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
 from xaijax.core.travel import made_of
-from xaijax.core.version import __version__
 from xaijax.games.measure.replacement import Baseline, weighted_rows
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.fingerprint import digest_of
+from xaijax.methods.record import VERSIONS
 from xaijax.models import Model
 from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.inputs import digest_of_rows
@@ -108,7 +108,7 @@ def question_of(
         "options": {name: described(one) for name, one in asked.items()},
         "model": of_whole,
         "rows": dict(rows),
-        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        "versions": VERSIONS,
     }
 
 

@@ -40,8 +40,8 @@ from xaijax.methods.progress import watched
 from xaijax.models.base.recipe import anew
 from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import other_mark
 from xaijax.results.rules import Rules
-from xaijax.results.same_question import other_mark
 from xaijax.sweeps.directory import PART, RunDirectory, Term
 from xaijax.sweeps.inputs import Piece, Source, counted_in_X
 from xaijax.sweeps.of_model import MOVED, held

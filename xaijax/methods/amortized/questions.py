@@ -15,11 +15,11 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress
-from xaijax.estimators.driver import Sampled, sampled
+from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_long, tell_unmet
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer, explanation, with_one_base
+from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
@@ -250,7 +250,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     return explanation(explainer, X, rows, game, choice, answer, before, seconds)
 
 
-def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answer:
+def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> InstanceValues:
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
@@ -260,11 +260,9 @@ def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answ
         sampled(game, some, *asked, int(one), choice.rule)
         for some, one in zip(groups, seeds, strict=True)
     ]
-    names = Sampled.__dataclass_fields__
-    whole = Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
-    tell_unmet(whole, choice)
-    drawn = Answer.of_sampled(whole)
+    drawn = InstanceValues.joined(parts)
+    tell_unmet(drawn, choice)
     if len(own):
-        exact = Answer.of_exact(explainer._enumerated(game, own))
-        drawn = Answer.mixed(choice.exact, exact, drawn)
+        exact = InstanceValues.exact(*explainer._enumerated(game, own)[:6])
+        drawn = InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

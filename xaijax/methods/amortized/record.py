@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.version import __version__
 from xaijax.methods.amortized.calling import Answered
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.questions import Question
 from xaijax.methods.fingerprint import functions_of
+from xaijax.methods.record import VERSIONS, instances, numbers
 from xaijax.results.explanation import Explanation
-from xaijax.tables.rows import rows_of
-from xaijax.tables.table import kept_rows
 
 ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
 
@@ -38,11 +35,8 @@ def explanation(
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
     return Explanation(
-        values=values[:, :, 0] if single else values,
-        base_values=base[:, 0] if single else base,
-        std_errors=errors if errors is None or not single else errors[:, :, 0],
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
+        **numbers(values, base, errors, single),
+        **instances(X, rows),
         feature_names=fitted.marks.players,
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),
@@ -55,7 +49,7 @@ def explanation(
             "labels": fitted.facts.get("estimator"),
             "confidence": fitted.confidence,
             "instances": len(values),
-            "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+            "versions": VERSIONS,
         },
         bounds=answered.bounds,
     )

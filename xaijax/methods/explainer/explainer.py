@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, EstimatorName
+from xaijax.estimators.driver import METHODS, EstimatorName, InstanceValues
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
@@ -38,7 +38,7 @@ from xaijax.methods.explainer.choice import (
     refuse_index,
     tell_long,
 )
-from xaijax.methods.explainer.record import Answer, answered, explanation
+from xaijax.methods.explainer.record import answered, explanation
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.progress import progress_bar
 from xaijax.models import explainer_class
@@ -383,7 +383,7 @@ class Explainer:
         table = self._open(X).setting.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
-    def _answer(self, game: Game, choice: Choice) -> Answer:
+    def _answer(self, game: Game, choice: Choice) -> InstanceValues:
         """The values of all instances."""
         enumerated, index = partial(self._enumerated, game), named(self.index)
         return answered(game, choice, enumerated, index, self.seed)
@@ -409,18 +409,7 @@ class Explainer:
 CONFIDENCE = 0.95
 
 
-class Asking(Protocol):
-    """What asks: an `Explainer`."""
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def estimator(self) -> str: ...
-    @property
-    def tolerance(self) -> float | None: ...
-
-
-def top_rule(asking: Asking, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
     """The rule of top=, confidence= and bounds=; None: there is none.
 
     Raises InputError or InputTypeError for what does not go together, before any work.

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from xaijax.core import checks, html
@@ -18,7 +17,6 @@ from xaijax.core.checks import tell
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.forks import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.core.version import __version__
 from xaijax.games.asking.long_runs import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
@@ -49,13 +47,14 @@ from xaijax.methods.derivatives.gradients.slopes import (
 from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
 from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import background, cost, instances, numbers, sizes
 from xaijax.models import gradient_class
 from xaijax.players.players import OwnPlayers, Players, column_labels
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows, kept_rows
+from xaijax.tables.table import MappedRows
 from xaijax_kernels.engine.operations import operations
 
 PATHS = ("expected", "integrated")
@@ -446,11 +445,8 @@ def explanation(
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     return Explanation(
-        values=answer.values[..., 0] if scalar else answer.values,
-        base_values=answer.base[:, 0] if scalar else answer.base,
-        std_errors=errors[..., 0] if errors is not None and scalar else errors,
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
         feature_names=asked.players.names,
         output_names=None if scalar else findings.output_names,
         exact=False,
@@ -473,19 +469,13 @@ def _stats(
 ) -> dict[str, Any]:
     probed, clock, N = run.probed, run.probed.clock, len(work)
     setting = probed.setting
-    compile_seconds = clock.compile_seconds - before.compile_seconds
-    model_rows = N * run.lines.rows
     stats: dict[str, Any] = {
-        "model_rows": model_rows,
-        "model_calls": clock.model_calls - before.model_calls,
+        **cost(setting, clock, before, seconds),
+        "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
-        "seconds": seconds - compile_seconds,
-        "compile_seconds": compile_seconds,
         "estimator": "sampled" if run.lines.drawn else "quadrature",
         "seed": asked.seed,
-        "backend": setting.model.backend,
-        "devices": [str(d) for d in setting.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": probed.findings.answer_dtype,
         "weights_sum": setting.replacement.weights_sum,
@@ -506,20 +496,13 @@ def _stats(
 def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
     setting = run.probed.setting
-    model, donors = setting.model, setting.replacement
     return {
         "method": "GradientExplainer",
-        **asked_output(model),
+        **asked_output(setting.model),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
         "estimator": "sampled" if run.lines.drawn else "quadrature",
-        "replacement": donors.kind,
-        "background_rows": donors.rows_given,
-        "instances": len(work),
-        "players": run.players,
-        "player_columns": asked.players.all_columns(),
-        "precision": model.precision,
-        "weights": "given" if donors.weights_sum is not None else "equal",
-        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        **background(setting.replacement),
+        **sizes(setting.model, asked.players, len(work), run.players),
     }
