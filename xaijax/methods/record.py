@@ -66,9 +66,13 @@ def cost_of(game: Game, before: Clock, seconds: float) -> dict[str, Any]:
         "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
         "structure": game.structure,
         **cost(game.evaluator.setting, clock, before, seconds),
-        "fingerprint": fingerprint(game),
-        "model_fingerprint": model_fingerprint(game),
+        **digests(game),
     }
+
+
+def digests(game: Game) -> dict[str, str | None]:
+    """Returns the digests of a game's rows, functions and model."""
+    return {"fingerprint": fingerprint(game), "model_fingerprint": model_fingerprint(game)}
 
 
 def sizes(model: Model, players: Any, N: int, P: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Reading order:
 
     same_question         whether interactions belong beside an Explanation, in a report
-    fingerprint           facts and digests by which two results are told apart
+    fingerprint           `Fingerprint`: of which model, rows and question values are
     merge                 `merge`: one Explanation of instances that were explained apart
     wording               what a QII report may say of its numbers, in plain words
     background            `Background`: rows chosen; `BackgroundSpread`: what the choice does

@@ -12,7 +12,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.results.explanation import Explanation
-from xaijax.results.fingerprint import QUESTION, equal, marks_of
+from xaijax.results.fingerprint import ENTRIES, QUESTION, equal
 from xaijax.results.freeze import per_instance
 from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import concatenate
@@ -96,13 +96,6 @@ def merge(explanations: Iterable[Merged]) -> Merged:
             raise InputTypeError(
                 "explanations: got Explanations and Interactions; merge each kind by itself."
             )
-    own = ("kind",) if isinstance(parts[0], Explanation) else ("index", "order", "sets")
-    for field in ("feature_names", "output_names", *own):
-        _require_equal(field, [getattr(part, field) for part in parts])
-    for fact in QUESTION:
-        _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
-    _require_equal("stats['outputs'] (given or None)", ["outputs" in p.stats for p in parts])
-    _require_one_baseline(parts)
     _require_one_question(parts)
     index, names = joined_labels(parts)
     bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
@@ -144,15 +137,19 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
 
 
 def _require_one_question(parts: Sequence[AnyPart]) -> None:
-    """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
+    """Refuses parts whose fingerprints or baselines differ, and several quantities of the data."""
+    prints = [part.fingerprint for part in parts]
+    for number, one in enumerate(prints):
+        _require_same_facts(number, one.question, prints[0].question)
+    _require_one_baseline(parts)
     seen: dict[str, tuple[int, str]] = {}  # by what is compared, the first part that knows it
-    for number, part in enumerate(parts):
-        for key, mark in marks_of(part.stats).items():
-            first, known = seen.setdefault(key, (number, mark))
-            if mark != known:
+    for number, one in enumerate(prints):
+        for key, digest in one.digests().items():
+            first, known = seen.setdefault(key, (number, digest))
+            if digest != known:
                 name = key.partition(" ")[0]
-                told = (ROWS if name == "fingerprint" else MODEL).format(first=first)
-                raise InputError(f"stats[{name!r}]: explanation {number} {told}")
+                told = (ROWS if name == "rows" else MODEL).format(first=first)
+                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {told}")
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
@@ -162,12 +159,15 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
             )
 
 
-def _require_equal(field: str, values: Sequence[Any]) -> None:
-    for number, value in enumerate(values):
-        if not equal(value, values[0]):
+def _require_same_facts(number: int, facts: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    for name in dict.fromkeys([*first, *facts]):
+        value, known = facts.get(name), first.get(name)
+        if not equal(value, known):
+            told = f"provenance[{name!r}]" if name in QUESTION else name
+            told = "stats['outputs'] (given or None)" if name == "outputs" else told
             raise InputError(
-                f"{field}: explanation {number} has {_short(value)}, the first has "
-                f"{_short(values[0])}; only explanations of the same question can be merged."
+                f"{told}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
+                "only explanations of the same question can be merged."
             )
 
 

@@ -22,7 +22,6 @@ from xaijax.results.fingerprint import (
     QUESTION,
     equal,
     functions_in,
-    other_mark,
     why_not,
 )
 from xaijax.results.interactions import Interactions
@@ -259,13 +258,14 @@ def _alike(x: Any, y: Any) -> bool:
 
 def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
     """Backgrounds and models, where both are known."""
-    other = other_mark(explanation.stats, found.stats)
-    if other == "fingerprint":
+    differ = why_not(explanation.fingerprint.digests(), found.fingerprint.digests())
+    other = next((name.partition(" ")[0] for name in differ), None)
+    if other == "rows":
         raise InputError(
             "interactions: are beside other background rows, weights of them or functions than the "
             f"explanation's values (stats['fingerprint']). {SAME}"
         )
-    if other == "model_fingerprint":
+    if other == "model":
         raise InputError(
             "interactions: are of another model than the explanation, another program, other "
             f"parameters or another fit (stats['model_fingerprint']). {SAME}"

@@ -16,6 +16,7 @@ from xaijax.methods.amortized.questions import Question
 from xaijax.methods.fingerprint import functions_of
 from xaijax.methods.record import VERSIONS, instances, numbers
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 
 ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
 
@@ -37,14 +38,13 @@ def explanation(
     return Explanation(
         **numbers(values, base, errors, single),
         **instances(X, rows),
-        feature_names=fitted.marks.players,
+        feature_names=fitted.fingerprint.question["players"],
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),
         kind="amortized",
         stats=_stats(question, fitted, answered, base, share, so_far, seed),
         provenance={
-            **fitted.facts,
-            "method": "AmortizedExplainer",
+            **_facts(fitted),
             "estimator": "amortized",
             "labels": fitted.facts.get("estimator"),
             "confidence": fitted.confidence,
@@ -53,6 +53,21 @@ def explanation(
         },
         bounds=answered.bounds,
     )
+
+
+def fingerprint(fitted: Fitted) -> Fingerprint:
+    """Returns the fingerprint of all explanations by what was learned."""
+    own = {"feature_names": fitted.fingerprint.question["players"], "output_names": fitted.outputs}
+    return fingerprint_of(_digests(fitted), _facts(fitted), **own, kind="amortized")
+
+
+def _facts(fitted: Fitted) -> dict[str, Any]:
+    return {**fitted.facts, "method": "AmortizedExplainer"}
+
+
+def _digests(fitted: Fitted) -> dict[str, str | None]:
+    learned = fitted.fingerprint
+    return {"fingerprint": learned.rows, "model_fingerprint": next(iter(learned.model), None)}
 
 
 def _stats(
@@ -85,8 +100,7 @@ def _stats(
         **answered.drawn,
         "seed": seed,
         "backend": question.explainer.model.backend,
-        "fingerprint": fitted.marks.donors,
-        "model_fingerprint": fitted.marks.model,
+        **_digests(fitted),
         **functions_of(question.explainer.quantity),
         "efficiency_residual": residual,
         "efficiency_bound": bound,

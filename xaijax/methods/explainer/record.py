@@ -113,7 +113,7 @@ def explanation(
         exact=errors is None,
         kind=asked.index,
         stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
-        provenance=provenance_of(asked, game, choice),
+        provenance=provenance_of(asked, game, choice.name),
         present=present,
     )
 
@@ -188,15 +188,15 @@ def stats_of(
     return stats
 
 
-def provenance_of(asked: Explainer, game: Game, choice: Choice) -> dict[str, Any]:
-    """How the values were made: public facts."""
+def provenance_of(asked: Explainer, game: Game, estimator: str) -> dict[str, Any]:
+    """Returns the public facts of how the values were made."""
     return {
         "method": "Explainer",
         **asked_output(asked.model),
         "index": asked.index,
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,
-        "estimator": choice.name,
+        "estimator": estimator,
         **background(game.setting.replacement),
         **sizes(asked.model, asked.players, game.N, game.P),
     }

@@ -270,7 +270,7 @@ def interactions(
                 array[lacking] = 0.0
     values = _as_players(asked.of, game.P)
     stats = stats_of(by, X, game, choice, answer, before, seconds, asked.index.efficient, values)
-    provenance = provenance_of(by, game, choice)
+    provenance = provenance_of(by, game, choice.name)
     del provenance["index_weights"]
     provenance |= {"index": asked.index.name, "order": asked.order}
     return Interactions(

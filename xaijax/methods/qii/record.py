@@ -21,10 +21,11 @@ from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.recount import QiiRecount
-from xaijax.methods.record import cost_of, numbers, sizes
+from xaijax.methods.record import cost_of, digests, numbers, sizes
 from xaijax.players.index import named
 from xaijax.players.sets import all_masks
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 from xaijax.results.recount import remember
 
 
@@ -80,6 +81,19 @@ def explanation(
         stats=_stats(problem, game, found, kind, before, seconds),
         provenance=provenance(problem, game, index, rows) | {"explained": whose},
         present=getattr(problem.players, "present", None) if game.quantity.groups is None else None,
+    )
+
+
+def fingerprint_of_run(problem: Problem, game: Game, index: QiiIndex, rows: Any) -> Fingerprint:
+    """Returns the fingerprint of the explanation by this index; probes the model."""
+    game.ask.probe()
+    scalar = game.outputs == 1 or problem.distance is not None
+    return fingerprint_of(
+        digests(game),
+        provenance(problem, game, index, rows),
+        feature_names=problem.players.names,
+        output_names=None if scalar else _output_names(problem, game),
+        kind=index.name,
     )
 
 

@@ -52,6 +52,7 @@ from xaijax.models import gradient_class
 from xaijax.players.players import OwnPlayers, Players, column_labels
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
@@ -224,9 +225,8 @@ class GradientExplainer:
         refuse_not_finite(values, allowed)
         warn_of_steps(values, full, base, run.lines.drawn)
         answer = Answer(values, variances, full, base)
-        asked = Asked(self.path, self.steps, self.samples, self.seed, self.players)
         seconds = time.perf_counter() - started
-        return explanation(asked, X, rows, run, work, answer, before, seconds)
+        return explanation(self, X, rows, run, work, answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """What explaining X would ask for, told before it is asked.
@@ -258,6 +258,33 @@ class GradientExplainer:
             memory=run.sizes.bytes,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",
+        )
+
+    def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
+        """Tells what an explanation of X would answer, before it is asked.
+
+        Args:
+            X: rows [N, *F], as of a call; None: a background row.
+            outputs: as of a call.
+
+        Returns:
+            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. The model is
+            asked no more than its probe.
+
+        Raises:
+            What a call raises before it asks.
+        """
+        if X is None:
+            X = rows_of(self._open().setting.replacement.as_read).part(0, 1)
+        _, work, _ = self._read(X, outputs)
+        run, _ = self._run(work)
+        K = 1 if outputs is not None else run.outputs
+        return fingerprint_of(
+            _digests(run) | ({} if outputs is None else {"outputs": outputs}),
+            _provenance(self, run, work),
+            feature_names=self.players.names,
+            output_names=output_names(run.probed.findings.output_names, K),
+            kind=KINDS[self.path],
         )
 
     def check(self, X: Rows) -> None:
@@ -402,17 +429,6 @@ KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is recorded of the explainer."""
-
-    path: str
-    steps: int
-    samples: int | None
-    seed: int
-    players: Any
-
-
-@dataclass(frozen=True)
 class Answer:
     """What a run found."""
 
@@ -428,7 +444,7 @@ class Answer:
 
 
 def explanation(
-    asked: Asked,
+    asked: GradientExplainer,
     X: Any,
     rows: Any,
     run: Run,
@@ -458,7 +474,7 @@ def explanation(
 
 
 def _stats(
-    asked: Asked,
+    asked: GradientExplainer,
     X: Any,
     run: Run,
     work: Work,
@@ -480,8 +496,7 @@ def _stats(
         "answer_dtype": probed.findings.answer_dtype,
         "weights_sum": setting.replacement.weights_sum,
         "completeness": answer.residual[:, 0] if scalar else answer.residual,
-        "fingerprint": donors_fingerprint(setting.replacement),
-        "model_fingerprint": probed_fingerprint(probed),
+        **_digests(run),
     }
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
@@ -493,7 +508,12 @@ def _stats(
     return stats
 
 
-def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
+def _digests(run: Run) -> dict[str, str | None]:
+    donors = donors_fingerprint(run.probed.setting.replacement)
+    return {"fingerprint": donors, "model_fingerprint": probed_fingerprint(run.probed)}
+
+
+def _provenance(asked: GradientExplainer, run: Run, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
     setting = run.probed.setting
     return {
