@@ -11,7 +11,6 @@ Reading order:
     judgement             `Judgement`: how far an attribution is from the truth
     profiles              what people's inputs were, as texts beside their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
-    table_origin          what a table was made of, for the results that are read from it
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     explanation           `Explanation`: values of many instances, with errors and provenance

@@ -43,8 +43,7 @@ from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of
 from xaijax.results.rules import Rules
 from xaijax.sweeps.directory import PART, RunDirectory, Term
 from xaijax.sweeps.inputs import Piece, Source, counted_in_X
-from xaijax.sweeps.of_model import MOVED, held
-from xaijax.sweeps.question import accepted, method_of
+from xaijax.sweeps.question import MOVED, accepted, held, method_of
 from xaijax.tables.rows import rows_of
 
 RAISED = "xaijax: raised in"

@@ -9,8 +9,7 @@ from xaijax.methods.qii import exact
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.record import functions_of, provenance
 from xaijax.methods.record import digests
-from xaijax.results.coalition_table import CoalitionTable
-from xaijax.results.table_origin import TableOrigin
+from xaijax.results.coalition_table import CoalitionTable, TableOrigin
 
 
 def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:

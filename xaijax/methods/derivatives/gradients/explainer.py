@@ -34,8 +34,7 @@ from xaijax.methods.derivatives.gradients.reading import (
     refuse_whole_numbers,
     stand_ins,
 )
-from xaijax.methods.derivatives.gradients.run import Run, base_answers, base_rows
-from xaijax.methods.derivatives.gradients.sizes import PASSES, sizes_of
+from xaijax.methods.derivatives.gradients.run import PASSES, Run, base_answers, base_rows, sizes_of
 from xaijax.methods.derivatives.gradients.slopes import (
     refuse_answers,
     refuse_findings,
