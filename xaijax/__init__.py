@@ -98,6 +98,7 @@ from xaijax.results.background import BackgroundSpread as BackgroundSpread
 from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
 from xaijax.results.comparison import Comparison as Comparison
 from xaijax.results.explanation import Explanation as Explanation
+from xaijax.results.fingerprint import Fingerprint as Fingerprint
 from xaijax.results.guest_worth import GuestWorth as GuestWorth
 from xaijax.results.interactions import Interactions as Interactions
 from xaijax.results.judgement import Judgement as Judgement

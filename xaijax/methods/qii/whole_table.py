@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from xaijax.games.game import Game
-from xaijax.methods.fingerprint import fingerprint, model_fingerprint
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.record import functions_of, provenance
-from xaijax.results.coalition_table import CoalitionTable
-from xaijax.results.table_origin import TableOrigin
+from xaijax.methods.record import digests
+from xaijax.results.coalition_table import CoalitionTable, TableOrigin
 
 
 def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
@@ -22,8 +21,7 @@ def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
     values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
     table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
     marks = {
-        "fingerprint": fingerprint(game),
-        "model_fingerprint": model_fingerprint(game),
+        **digests(game),
         "backend": game.setting.model.backend,
         "model_rows": game.count.distinct,
         **functions_of(asked),
