@@ -166,32 +166,8 @@ class QII:
         devices: Devices = None,
         tile: int | None = None,
     ) -> None:
-        self._problem = Problem(
-            model,
-            data,
-            players=players,
-            pool=pool,
-            data_weights=data_weights,
-            pool_weights=pool_weights,
-            quantity=quantity,
-            outcome=outcome,
-            positive=positive,
-            bounds=bounds,
-            members=members,
-            signed=signed,
-            difference=difference,
-            samples=samples,
-            scheme=scheme,
-            stop=stop,
-            seed=seed,
-            epsilon=epsilon,
-            delta=delta,
-            floor=floor,
-            batch_size=batch_size,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-        )
+        given = {name: one for name, one in locals().items() if name != "self"}
+        self._problem = Problem(**given)
 
     @property
     def positive(self) -> Any:
