@@ -22,7 +22,7 @@ from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
 from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.quantities import Interest
-from xaijax.methods.qii.record import done
+from xaijax.methods.qii.record import done, kept_table
 from xaijax.methods.qii.sampled import (
     of_a_list,
     refuse_long_draws,
@@ -30,7 +30,6 @@ from xaijax.methods.qii.sampled import (
     sampled_index,
     sampled_list,
 )
-from xaijax.methods.qii.whole_table import kept_table
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players

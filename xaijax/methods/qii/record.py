@@ -9,7 +9,7 @@ Letters: N games, P players, K scores.
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,56 +18,21 @@ from xaijax.core.version import __version__
 from xaijax.games.game import Game
 from xaijax.methods.explainer.record import Answer, certificate, held
 from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
+from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.recount import QiiRecount
 from xaijax.players.index import named
 from xaijax.players.sets import all_masks
+from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.explanation import Explanation
 from xaijax.results.recount import remember
-
-
-class Asked(Protocol):
-    """What is recorded of the `QII` object."""
-
-    @property
-    def players(self) -> Any: ...
-    @property
-    def interest(self) -> Any: ...
-    @property
-    def outcome(self) -> Any: ...
-    @property
-    def positive(self) -> Any: ...
-    @property
-    def difference(self) -> str: ...
-    @property
-    def distance(self) -> Any: ...
-    @property
-    def measured(self) -> str: ...
-    @property
-    def words(self) -> str: ...
-    @property
-    def floor(self) -> float | None: ...
-    @property
-    def plan(self) -> Any: ...
-    def is_data(self, rows: Any) -> bool | None: ...
-    @property
-    def signed(self) -> bool: ...
-    @property
-    def samples(self) -> int | None: ...
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def stop(self) -> str | None: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def facts(self) -> dict[str, Any]: ...
+from xaijax.results.table_origin import TableOrigin
 
 
 def done(
-    problem: Problem,
+    asked: Problem,
     game: Game,
     found: Influences,
     kind: str,
@@ -77,53 +42,34 @@ def done(
     before: Any,
     started: float,
 ) -> Explanation:
-    """The Explanation of a run that is over, which knows how its sums are counted again."""
-    seconds, whose = time.perf_counter() - started, problem.whose(X)
-    kept = problem.kept_of(X, rows)
-    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, kept)
-    remember(made, QiiRecount(problem, rows, index))
-    return made
+    """The Explanation of a run that is over, which knows how its sums are counted again.
 
-
-def explanation(
-    asked: Asked,
-    game: Game,
-    found: Influences,
-    kind: str,
-    index: QiiIndex | None,
-    rows: Any,
-    before: Any,
-    seconds: float,
-    whose: str,
-    kept: tuple[Any, Any],
-) -> Explanation:
-    """Put values, stats and provenance together.
-
-    rows: the individuals as read, None for quantities of the data; before: the clock when the run
-    began.
-    whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
-    kept: as of `Problem.kept_of`.
+    X, rows: the individuals as given and as read, None for quantities of the data; before, started:
+    the clock and the time when the run began.
     """
+    seconds = time.perf_counter() - started
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
-    names = None if scalar else _output_names(asked, game)
-    return Explanation(
+    data, instance_index = asked.kept_of(X, rows)
+    made = Explanation(
         values=found.values[:, :, 0] if scalar else found.values,
         base_values=found.base[:, 0] if scalar else found.base,
         std_errors=errors if errors is None or not scalar else errors[:, :, 0],
-        data=kept[0],
-        instance_index=kept[1],
+        data=data,
+        instance_index=instance_index,
         feature_names=asked.players.names,
-        output_names=names,
+        output_names=None if scalar else _output_names(asked, game),
         exact=errors is None,
         kind=kind,
         stats=_stats(asked, game, found, kind, before, seconds),
-        provenance=provenance(asked, game, index, rows) | {"explained": whose},
+        provenance=provenance(asked, game, index, rows) | {"explained": asked.whose(X)},
         present=getattr(asked.players, "present", None) if game.quantity.groups is None else None,
     )
+    remember(made, QiiRecount(asked, rows, index))
+    return made
 
 
-def _output_names(asked: Asked, game: Game) -> tuple[str, ...]:
+def _output_names(asked: Problem, game: Game) -> tuple[str, ...]:
     classes = asked.outcome.classes
     if classes is not None and len(classes) == game.outputs:
         return tuple(str(label) for label in classes)
@@ -131,7 +77,7 @@ def _output_names(asked: Asked, game: Game) -> tuple[str, ...]:
 
 
 def _stats(
-    asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
+    asked: Problem, game: Game, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
     evaluator.finish()
@@ -170,7 +116,7 @@ def _stats(
     return stats
 
 
-def functions_of(asked: Asked) -> dict[str, str]:
+def functions_of(asked: Problem) -> dict[str, str]:
     """Fingerprints of what makes a score and a difference: two functions may have one name."""
     one = asked.interest
     marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
@@ -186,7 +132,7 @@ def _total(found: Influences) -> np.ndarray:
 
 
 def _certificate(
-    asked: Asked, game: Game, found: Influences, full: np.ndarray, whole: Any
+    asked: Problem, game: Game, found: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
@@ -208,7 +154,7 @@ def _certificate(
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
-def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
+def provenance(asked: Problem, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
     model = evaluator.setting.model
@@ -258,3 +204,24 @@ def _weights(index: QiiIndex, P: int) -> Any:
         return None
     without = ~all_masks(P)
     return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}
+
+
+def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
+    """The table of a game; rows: the individuals X as read, None for quantities of the data.
+
+    Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
+    of the model, by which `merge` tells what is of one question.
+    """
+    values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+    table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
+    marks = {
+        "fingerprint": fingerprint(game),
+        "model_fingerprint": model_fingerprint(game),
+        "backend": game.setting.model.backend,
+        "model_rows": game.count.distinct,
+        **functions_of(asked),
+    }
+    data, index = asked.kept_of(X, rows)
+    present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
+    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
+    return table
