@@ -146,23 +146,8 @@ class AnchorExplainer:
         devices: Devices = None,
         tile: int | None = None,
     ) -> None:
-        self._problem = Problem(
-            model,
-            data,
-            feature_names=feature_names,
-            categories=categories,
-            bins=bins,
-            perturbation=perturbation,
-            flip_probability=flip_probability,
-            tolerance=tolerance,
-            seed=seed,
-            weights=weights,
-            players=players,
-            table_rows=table_rows,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-        )
+        given = {name: one for name, one in locals().items() if name not in ("self", "target")}
+        self._problem = Problem(**given)
         self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 
