@@ -322,8 +322,7 @@ class CoalitionTable:
 
     def _compared(self, threshold: Any, absolute: Any) -> tuple[np.ndarray, float]:
         """(v or |v|, the bound from which on a set wins)."""
-        if not isinstance(absolute, bool):
-            raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
+        checks.yes_or_no(absolute, "absolute")
         value = np.abs(self.values) if absolute else self.values
         if threshold is None:
             other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]

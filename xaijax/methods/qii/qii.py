@@ -22,7 +22,7 @@ from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
 from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.quantities import Interest
-from xaijax.methods.qii.record import done, fingerprint_of_run
+from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
 from xaijax.methods.qii.sampled import (
     of_a_list,
     refuse_long_draws,
@@ -30,7 +30,6 @@ from xaijax.methods.qii.sampled import (
     sampled_index,
     sampled_list,
 )
-from xaijax.methods.qii.whole_table import kept_table
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
@@ -167,32 +166,8 @@ class QII:
         devices: Devices = None,
         tile: int | None = None,
     ) -> None:
-        self._problem = Problem(
-            model,
-            data,
-            players=players,
-            pool=pool,
-            data_weights=data_weights,
-            pool_weights=pool_weights,
-            quantity=quantity,
-            outcome=outcome,
-            positive=positive,
-            bounds=bounds,
-            members=members,
-            signed=signed,
-            difference=difference,
-            samples=samples,
-            scheme=scheme,
-            stop=stop,
-            seed=seed,
-            epsilon=epsilon,
-            delta=delta,
-            floor=floor,
-            batch_size=batch_size,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-        )
+        given = {name: one for name, one in locals().items() if name != "self"}
+        self._problem = Problem(**given)
 
     @property
     def positive(self) -> Any:

@@ -17,6 +17,7 @@ from xaijax.estimators.driver import InstanceValues
 from xaijax.games.game import Game
 from xaijax.methods.explainer.record import certificate, held
 from xaijax.methods.fingerprint import digest_of
+from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.problem import Problem
@@ -24,6 +25,7 @@ from xaijax.methods.qii.recount import QiiRecount
 from xaijax.methods.record import cost_of, digests, numbers, sizes
 from xaijax.players.index import named
 from xaijax.players.sets import all_masks
+from xaijax.results.coalition_table import CoalitionTable, TableOrigin
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 from xaijax.results.recount import remember
@@ -213,3 +215,23 @@ def _weights(index: QiiIndex, P: int) -> Any:
         return None
     without = ~all_masks(P)
     return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}
+
+
+def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
+    """The table of a game; rows: the individuals X as read, None for quantities of the data.
+
+    Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
+    of the model, by which `merge` tells what is of one question.
+    """
+    values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+    table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
+    marks = {
+        **digests(game),
+        "backend": game.setting.model.backend,
+        "model_rows": game.count.distinct,
+        **functions_of(asked),
+    }
+    data, index = asked.kept_of(X, rows)
+    present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
+    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
+    return table
