@@ -38,18 +38,18 @@ ANSWERING = fd.Policy(fewest=1)
 EQUAL = {"rtol": 0, "atol": 5e-4}
 
 
-def split_of(named: bool = True) -> fd.Split:
+def split_of(named: bool = True) -> fd.PartySplit:
     return fd.split_logistic(C, 0.1, PLACES, COLUMNS if named else None)
 
 
-def guests_of(split: fd.Split, **options) -> dict[str, fd.Guest]:
+def guests_of(split: fd.PartySplit, **options) -> dict[str, fd.Guest]:
     return {
         name: fd.Guest(X[:, own], names(N), split.parts[name], policy=ANSWERING, **options)
         for name, own in PLACES.items()
     }
 
 
-def host_of(split: fd.Split, transports, background: Any = X[:, HOST], **options) -> fd.Host:
+def host_of(split: fd.PartySplit, transports, background: Any = X[:, HOST], **options) -> fd.Host:
     return fd.Host(split.host, background, transports, names(N), link="logit", **options)
 
 
@@ -382,7 +382,7 @@ def test_the_command_line_reads_by_name_and_refuses_exchanged_addresses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("grpc", reason="needs the extra [federated]")
-    from xaijax.federated.command_line import commands, configuration  # noqa: PLC0415
+    from xaijax.federated.command_line import commands  # noqa: PLC0415
 
     split, tls = split_of(), fd.make_certificates(tmp_path, ["bank", "a", "b"])
     split.host.save(tmp_path / "host.npz")
@@ -407,8 +407,8 @@ def test_the_command_line_reads_by_name_and_refuses_exchanged_addresses(
             f"[policy]\nfewest = 1\n{section(name)}\n"
         )
         accepted = (*commands.GUEST, "policy", "tls")
-        settings = configuration.read_settings(tmp_path / f"{name}.toml", accepted)
-        guests[name] = configuration.guest_of(settings)
+        settings = commands.read_settings(tmp_path / f"{name}.toml", accepted)
+        guests[name] = commands.guest_of(settings)
     written("background.csv", ["pay", "age"])
     written("people.csv", ["age", "pay"])
     written("mixed.csv", ["pay", "age"])

@@ -89,6 +89,7 @@ def road(call):
         sys.setprofile(None)
     return {"files": len(files), "hand_overs": handed}
 
+xj.Explainer, xj.as_model, xj.AnchorExplainer, xj.QII  # loaded here: an import is no part of a call
 calls = [hello, mlp, kernel, permutation, trees, host, qii, anchors]
 found = {}
 for prepare in calls:

@@ -14,6 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
+from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import (
@@ -151,6 +152,11 @@ class Explanation:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The `Fingerprint` of the model, the background and the question of these values."""
+        return of_result(self, "kind")
 
     @property
     def shape(self) -> tuple[int, ...]:

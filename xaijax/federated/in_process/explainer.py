@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
-from xaijax.estimators.driver import EstimatorName
+from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
 from xaijax.federated.in_process.reference import reference_of
@@ -25,7 +25,6 @@ from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer
 from xaijax.models import explainer_class
 from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
@@ -71,7 +70,7 @@ class WithIdle(Explainer):
             return index_weights(index, busy)
         return induced_weights(weights, busy), name
 
-    def _answer(self, game: GameRun, choice: Choice) -> Answer:
+    def _answer(self, game: GameRun, choice: Choice) -> InstanceValues:
         found = super()._answer(game, choice)
         if not self._idle or found.values.shape[1] == self.players.count:
             return found

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.federated.in_process.parties import HOST, Parties
 from xaijax.federated.split.parts import Part, feature_names_of, load_arrays, save_arrays
@@ -105,10 +105,7 @@ class SplitModel:
             )
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")
-        if self.release is not None and not isinstance(self.release, str):
-            raise InputTypeError(
-                f"release must be a text or None, got {type(self.release).__name__}."
-            )
+        checks.text(self.release, "release", none=True)
         names = feature_names_of(self.feature_names, self.columns)
         object.__setattr__(self, "feature_names", names)
         if names is not None:
@@ -213,7 +210,7 @@ def load_split(path: str | Path) -> SplitModel:
 
 
 @dataclass(frozen=True)
-class Split:
+class PartySplit:
     """A whole split model, as the one who trained it holds it. `split_logistic` and others make it.
 
     Attributes:
@@ -243,7 +240,7 @@ def split_of(
     join: Literal["score", "logistic", "head", "neighbours"],
     arrays: Mapping[str, np.ndarray],
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Put a split model together, under a new release.
 
     parties: whose columns are where in the rows of the joint model; feature_names: texts [F] of
@@ -280,7 +277,7 @@ def split_of(
     joint = _model(formula, held, join)
     if feature_names is not None:
         joint = joint.replace(feature_names=list(feature_names))
-    return Split(SplitModel.of(own, widths, join, arrays), parts, joint)
+    return PartySplit(SplitModel.of(own, widths, join, arrays), parts, joint)
 
 
 def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], join: str) -> Model:

@@ -6,14 +6,13 @@ Letters: N instances, B data rows, F columns, P players.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
+from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import Held, limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
@@ -26,7 +25,7 @@ from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.rules.spaces import SPACES
-from xaijax.methods.anchors.settings import Settings, fraction
+from xaijax.methods.anchors.settings import Settings
 from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
@@ -59,7 +58,10 @@ class Problem:
                 "deterministic=False. Explain its mean answer, by a model that averages."
             )
         self.seed = checks.whole_number(seed, "seed", least=0)
-        self.tolerance = _tolerance(tolerance)
+        self.tolerance = tolerance
+        if tolerance is not None:
+            at_least = "a number of at least 0"
+            self.tolerance = checks.number(tolerance, "tolerance", at_least, _is_size)
         self.model, self.data = model, data
         self.asked_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
@@ -99,7 +101,7 @@ class Problem:
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
                 self.rows = exact[replacement.row]
             self.bins = bins_of(self.rows, self.names, categories, bins)
-        flip = fraction(flip_probability, "flip_probability", top=True)
+        flip = checks.share(flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
         elif self.bins is None:
@@ -267,6 +269,10 @@ class Problem:
         return max(1, min(engine.rows_at_a_time, engine.memory.fits("results", each)))
 
 
+def _is_size(number: float) -> bool:
+    return 0 <= number < math.inf
+
+
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
     if tolerance is not None:
         if model.output == "label":
@@ -280,16 +286,6 @@ def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
         )
     decided, codes = model.decided()
     return decided, codes, Score(Agrees(), reads_own=True)
-
-
-def _tolerance(given: Any) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Real):
-        raise InputTypeError(f"tolerance must be a number of at least 0, got {given!r}.")
-    if not 0 <= float(given) < math.inf:
-        raise InputError(f"tolerance must be a number of at least 0, got {given!r}.")
-    return float(given)
 
 
 def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:

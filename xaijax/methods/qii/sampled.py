@@ -330,9 +330,7 @@ def samples_needed(
         section V-B.
     """
     epsilon, width = checks.positive(epsilon, "epsilon"), checks.positive(width, "width")
-    delta = checks.positive(delta, "delta")
-    if delta >= 1:
-        raise InputError(f"delta must be between 0 and 1, got {delta!r}.")
+    delta = checks.share(delta, "delta")
     indices = checks.whole_number(indices, "indices")
     rates = checks.whole_number(rates, "rates")
     try:
