@@ -28,17 +28,19 @@ def names(N: int, start: str = "customer-") -> list[str]:
     return [f"{start}{i:05d}" for i in range(N)]
 
 
-def logistic() -> fd.Split:
+def logistic() -> fd.PartySplit:
     """A vertical logistic regression on the table's columns."""
     return fd.split_logistic([0.5, -1.0, 0.25, 2.0, -0.75, 0.5, 1.0], 0.1, {"shop": GUEST})
 
 
-def guest_of(split: fd.Split, X: np.ndarray, policy: fd.Policy | None = None, **more) -> fd.Guest:
+def guest_of(
+    split: fd.PartySplit, X: np.ndarray, policy: fd.Policy | None = None, **more
+) -> fd.Guest:
     policy = fd.Policy(fewest=1) if policy is None else policy
     return fd.Guest(X[:, GUEST], names(len(X)), split.parts["shop"], policy=policy, **more)
 
 
-def host_of(split: fd.Split, X: np.ndarray, transport, **more) -> fd.Host:
+def host_of(split: fd.PartySplit, X: np.ndarray, transport, **more) -> fd.Host:
     more = {"identifiers": names(len(X)), **more}
     return fd.Host(split.host, X[:, HOST], {"shop": transport}, **more)
 
@@ -95,7 +97,7 @@ def write_csv(path: Path, rows: np.ndarray, columns: list[str], ids: list[str]) 
 
 
 def guest_folder(
-    folder: Path, split: fd.Split, X: np.ndarray, tls: fd.Tls, policy: str = "fewest = 1"
+    folder: Path, split: fd.PartySplit, X: np.ndarray, tls: fd.Tls, policy: str = "fewest = 1"
 ) -> Path:
     """All that `xaijax guest serve` needs; the path of guest.toml."""
     folder.mkdir(parents=True, exist_ok=True)

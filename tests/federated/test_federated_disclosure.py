@@ -164,7 +164,7 @@ def test_kept_answers_of_another_version_are_not_used(tmp_path: Path) -> None:
     parts = {"2023": older, "2024": SPLIT.parts["shop"]}
     guest = fd.Guest(X[:, GUEST], names(N), parts, policy=fd.Policy(fewest=1))
 
-    def host(version: str | None, split: fd.Split = SPLIT) -> fd.Host:
+    def host(version: str | None, split: fd.PartySplit = SPLIT) -> fd.Host:
         kept = {"answers": tmp_path, "version": version}
         return host_of(split, X, fd.InMemory(guest), **kept)
 

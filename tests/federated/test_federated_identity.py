@@ -38,18 +38,18 @@ ANSWERING = fd.Policy(fewest=1)
 EQUAL = {"rtol": 0, "atol": 5e-4}
 
 
-def split_of(named: bool = True) -> fd.Split:
+def split_of(named: bool = True) -> fd.PartySplit:
     return fd.split_logistic(C, 0.1, PLACES, COLUMNS if named else None)
 
 
-def guests_of(split: fd.Split, **options) -> dict[str, fd.Guest]:
+def guests_of(split: fd.PartySplit, **options) -> dict[str, fd.Guest]:
     return {
         name: fd.Guest(X[:, own], names(N), split.parts[name], policy=ANSWERING, **options)
         for name, own in PLACES.items()
     }
 
 
-def host_of(split: fd.Split, transports, background: Any = X[:, HOST], **options) -> fd.Host:
+def host_of(split: fd.PartySplit, transports, background: Any = X[:, HOST], **options) -> fd.Host:
     return fd.Host(split.host, background, transports, names(N), link="logit", **options)
 
 

@@ -23,7 +23,7 @@ def labelled(N: int = 600) -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] * X[:, 1] + X[:, 3] - X[:, 5] * X[:, 2] > 0
 
 
-def joined(split: fd.Split, X: np.ndarray) -> np.ndarray:
+def joined(split: fd.PartySplit, X: np.ndarray) -> np.ndarray:
     """The host's side on the guest's answers: F(h(x_H), g(x_G))."""
     rows = np.c_[X[:, HOST], split.parts["shop"].answers(X[:, GUEST])]
     return split.host.model.predict(rows)
@@ -218,3 +218,11 @@ def test_parts_and_models_that_are_refused() -> None:
     ):
         with pytest.raises((xj.InputError, xj.InputTypeError), match=words):
             call()
+
+
+def test_the_old_name_of_a_split_warns():
+    with pytest.warns(DeprecationWarning, match=r"Say xaijax\.federated\.PartySplit") as caught:
+        assert fd.Split is fd.PartySplit
+    assert caught[0].filename == __file__ and "Split" not in dir(fd)
+    with pytest.raises(AttributeError, match="has no attribute 'Splits'"):
+        fd.Splits  # noqa: B018

@@ -20,13 +20,13 @@ pytest.importorskip("cryptography", reason="needs the extra [federated]")
 EQUAL = {"rtol": 0, "atol": 1e-6}
 
 
-def several(seed: int = 0) -> tuple[fd.Split, np.ndarray]:
+def several(seed: int = 0) -> tuple[fd.PartySplit, np.ndarray]:
     """Two guests, of 2 and 1 columns."""
     split = fd.split_logistic(np.linspace(-1, 1, 6), 0.2, {"a": [1, 2], "b": [5]})
     return split, np.random.default_rng(seed).normal(size=(40, 6))
 
 
-def in_process(split: fd.Split, X: np.ndarray, rows: np.ndarray, **options) -> xj.Explanation:
+def in_process(split: fd.PartySplit, X: np.ndarray, rows: np.ndarray, **options) -> xj.Explanation:
     return xj.FederatedExplainer(split.joint, X, {"shop": GUEST}, **options)(rows, progress=False)
 
 

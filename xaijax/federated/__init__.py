@@ -21,6 +21,9 @@ Reading order:
     in_process/     `FederatedExplainer`: the same values where one process holds all columns
 """
 
+import warnings
+from typing import TYPE_CHECKING
+
 from xaijax.federated.arbiter import Arbiter as Arbiter
 from xaijax.federated.guest.audit import verify_audit as verify_audit
 from xaijax.federated.guest.guest import Guest as Guest
@@ -29,7 +32,7 @@ from xaijax.federated.host.host import Host as Host
 from xaijax.federated.split.makers import split_logistic as split_logistic
 from xaijax.federated.split.makers import split_neighbours as split_neighbours
 from xaijax.federated.split.makers import split_trees as split_trees
-from xaijax.federated.split.model import Split as Split
+from xaijax.federated.split.model import PartySplit as PartySplit
 from xaijax.federated.split.model import SplitModel as SplitModel
 from xaijax.federated.split.model import load_split as load_split
 from xaijax.federated.split.network import split_network as split_network
@@ -42,3 +45,15 @@ from xaijax.federated.wire.grpc_transport import Server as Server
 from xaijax.federated.wire.grpc_transport import serve as serve
 from xaijax.federated.wire.tls import Tls as Tls
 from xaijax.federated.wire.transport import InMemory as InMemory
+
+if not TYPE_CHECKING:  # a checker shall see the names that there are
+
+    def __getattr__(name: str) -> object:
+        if name == "Split":
+            warnings.warn(
+                "xaijax.federated.Split is deprecated. Say xaijax.federated.PartySplit.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return PartySplit
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

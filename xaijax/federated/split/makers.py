@@ -18,7 +18,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST, Parties, parties_of
-from xaijax.federated.split.model import Split, split_of
+from xaijax.federated.split.model import PartySplit, split_of
 from xaijax.federated.split.parts import Part, feature_names_of
 from xaijax.players.players import column_labels
 from xaijax.tables.frames import frame_labels, same_labels
@@ -31,7 +31,7 @@ def split_logistic(
     intercept: float,
     guests: Mapping[str, Iterable[int | str]],
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Split a logistic regression: each party's answer is its part of the weighted sum.
 
     The model is sigmoid(intercept + sum over parties of x_party . coefficients_party).
@@ -46,7 +46,7 @@ def split_logistic(
             another order are put in order, and other columns are refused.
 
     Returns:
-        A `Split`, with a part of one number for each guest.
+        A `PartySplit`, with a part of one number for each guest.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -88,7 +88,7 @@ def split_neighbours(
     guests: Mapping[str, Iterable[int | str]],
     k: int = 5,
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Split k nearest neighbours: an answer is the squared distances to all training rows.
 
     **These answers give the guest's table away.** A guest refuses them unless its policy says
@@ -105,8 +105,8 @@ def split_neighbours(
             names in a frame `rows`, and no names otherwise.
 
     Returns:
-        A `Split`, with a part of N numbers for each guest. Its models run in NumPy on the CPU, in
-        float64.
+        A `PartySplit`, with a part of N numbers for each guest. Its models run in NumPy on the CPU,
+        in float64.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -145,7 +145,7 @@ def split_trees(
     depth: int = 3,
     rate: float = 0.2,
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Train boosted trees of which each sees the columns of one party only.
 
     In a round every party in turn gets a regression tree (scikit-learn's) of the residual. A leaf's
@@ -165,7 +165,7 @@ def split_trees(
             names in a frame `rows`, and no names otherwise.
 
     Returns:
-        A `Split`, with a part of one number for each guest.
+        A `PartySplit`, with a part of one number for each guest.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.

@@ -213,7 +213,7 @@ def load_split(path: str | Path) -> SplitModel:
 
 
 @dataclass(frozen=True)
-class Split:
+class PartySplit:
     """A whole split model, as the one who trained it holds it. `split_logistic` and others make it.
 
     Attributes:
@@ -243,7 +243,7 @@ def split_of(
     join: Literal["score", "logistic", "head", "neighbours"],
     arrays: Mapping[str, np.ndarray],
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Put a split model together, under a new release.
 
     parties: whose columns are where in the rows of the joint model; feature_names: texts [F] of
@@ -280,7 +280,7 @@ def split_of(
     joint = _model(formula, held, join)
     if feature_names is not None:
         joint = joint.replace(feature_names=list(feature_names))
-    return Split(SplitModel.of(own, widths, join, arrays), parts, joint)
+    return PartySplit(SplitModel.of(own, widths, join, arrays), parts, joint)
 
 
 def _model(formula: Callable[[Any, Any, Any], Any], held: Mapping[str, Any], join: str) -> Model:

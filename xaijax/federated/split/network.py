@@ -19,7 +19,7 @@ from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST
 from xaijax.federated.split.makers import labels_of, split_parties, table_names
-from xaijax.federated.split.model import JOINS, Split, split_of
+from xaijax.federated.split.model import JOINS, PartySplit, split_of
 from xaijax.federated.split.parts import Part
 
 LEAST_EMBEDDING = 4
@@ -38,7 +38,7 @@ def split_network(
     rate: float = 3e-3,
     seed: int = 0,
     feature_names: Sequence[str] | None = None,
-) -> Split:
+) -> PartySplit:
     """Train a split neural network: an encoder for each party, and a head at the host.
 
     The model is sigmoid(head([h(x_H), g_1(x_G1), ...])). An encoder sees the columns of one party
@@ -62,7 +62,7 @@ def split_network(
             names in a frame `rows`, and no names otherwise.
 
     Returns:
-        A `Split`, with a part of `embedding` numbers for each guest.
+        A `PartySplit`, with a part of `embedding` numbers for each guest.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
