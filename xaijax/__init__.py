@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from xaijax.results.coalition_table import CoalitionTable as CoalitionTable
     from xaijax.results.comparison import Comparison as Comparison
     from xaijax.results.explanation import Explanation as Explanation
+    from xaijax.results.fingerprint import Fingerprint as Fingerprint
     from xaijax.results.guest_worth import GuestWorth as GuestWorth
     from xaijax.results.interactions import Interactions as Interactions
     from xaijax.results.judgement import Judgement as Judgement
@@ -167,6 +168,7 @@ else:
         "xaijax.results.coalition_table": "CoalitionTable",
         "xaijax.results.comparison": "Comparison",
         "xaijax.results.explanation": "Explanation",
+        "xaijax.results.fingerprint": "Fingerprint",
         "xaijax.results.guest_worth": "GuestWorth",
         "xaijax.results.interactions": "Interactions",
         "xaijax.results.judgement": "Judgement Judgements",

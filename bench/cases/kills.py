@@ -232,7 +232,10 @@ def setup_lost(size: Size) -> Lost:
     2,000 in NumPy): the first part, and drivers that are ended 1 and 5 s after a part.
 
     Missed: the first part of two workers in JAX takes 18.5 s on two cores that other processes
-    used too (load 8 to 12). Imports take 3.6 s of it, the start of a worker 6.9 s, the part 4 s.
+    used too (load 8 to 12), and 11.0 s on two quiet cores (4bb3eda950, 2026-11-29).
+
+    Imports take 3.6 s of the 18.5 s, the start of a worker 6.9 s and the part 4 s. On quiet cores
+    a kill loses 3.3 s and Ctrl-C 3.8 s.
     """
     smoke = size == "smoke"
     problem = adult_problem(4, 3 if smoke else 200)

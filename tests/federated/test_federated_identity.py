@@ -382,7 +382,7 @@ def test_the_command_line_reads_by_name_and_refuses_exchanged_addresses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("grpc", reason="needs the extra [federated]")
-    from xaijax.federated.command_line import commands, configuration  # noqa: PLC0415
+    from xaijax.federated.command_line import commands  # noqa: PLC0415
 
     split, tls = split_of(), fd.make_certificates(tmp_path, ["bank", "a", "b"])
     split.host.save(tmp_path / "host.npz")
@@ -407,8 +407,8 @@ def test_the_command_line_reads_by_name_and_refuses_exchanged_addresses(
             f"[policy]\nfewest = 1\n{section(name)}\n"
         )
         accepted = (*commands.GUEST, "policy", "tls")
-        settings = configuration.read_settings(tmp_path / f"{name}.toml", accepted)
-        guests[name] = configuration.guest_of(settings)
+        settings = commands.read_settings(tmp_path / f"{name}.toml", accepted)
+        guests[name] = commands.guest_of(settings)
     written("background.csv", ["pay", "age"])
     written("people.csv", ["age", "pay"])
     written("mixed.csv", ["pay", "age"])

@@ -260,7 +260,7 @@ def test_tokens_of_two_sessions_have_nothing_in_common() -> None:
 
 
 def test_the_messages_are_those_of_the_proto_file(tmp_path) -> None:
-    """`wire.proto`, compiled, is what `messages.py` makes."""
+    """`wire.proto`, compiled, is what `messages.py` reads in it."""
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     from google.protobuf import descriptor_pb2  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.of_model import held
+from xaijax.sweeps.question import held
 from xaijax.sweeps.task import Recipe
 
 RNG = np.random.default_rng(3)

@@ -24,7 +24,7 @@ from small_case import ATOL, BACKENDS, FUNCTIONS, B, X, as_jax, explain, f, f64,
 
 import xaijax as xj
 from xaijax.core import checks
-from xaijax.games.engine.plan import plan_sizes
+from xaijax.games.engine.plan import MemoryPlan, plan_sizes
 
 FRAME = pd.DataFrame(X, columns=list("abcd"))
 BACKGROUND_FRAME = pd.DataFrame(B, columns=list("abcd"))
@@ -320,7 +320,7 @@ def test_row_42_tiles_are_cut_to_what_is_asked_and_fits():
 
     def tiles(batch_rows, most_rows, max_memory=1 << 40):
         return plan_sizes(
-            batch_rows=batch_rows, most_rows=most_rows, max_memory=max_memory, **facts
+            batch_rows=batch_rows, most_rows=most_rows, memory=MemoryPlan(max_memory), **facts
         ).tiles
 
     assert tiles(10**9, 240) == 32

@@ -26,7 +26,6 @@ from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, Part, Split
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import (
-    other_mark,
     refuse_other_numbers,
     refuse_other_outputs,
     shared_amount,
@@ -212,7 +211,7 @@ def _asked(
             "explainers that made a and b, in this order."
         )
     refuse_other_numbers(found, like, ("the answer of one of explainers", "what it stands for"))
-    if other_mark(found.stats, like.stats) is not None:
+    if not {"rows", "model"}.isdisjoint(found.fingerprint.why_not(like.fingerprint)):
         raise InputError(
             "explainers: one has another model or background than the explanation that it stands "
             "for. Give the explainers that made a and b, in this order."

@@ -19,11 +19,11 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.typing import Outputs
-from xaijax.estimators.driver import METHODS, default_budget, sampled
+from xaijax.estimators.driver import METHODS, InstanceValues, default_budget, sampled
 from xaijax.games.game import Game, Survey
 from xaijax.methods.explainer.choice import Choice, choose
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer, explanation, with_one_base
+from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.players.index import Index, named
 from xaijax.results.explanation import Explanation
 
@@ -85,21 +85,21 @@ def _choice(game: Game, survey: Survey, index: Index, budget: int | None) -> Cho
 
 def _answer(
     explainer: Explainer, game: Game, choice: Choice, index: Index, seeds: Sequence[int]
-) -> Answer:
+) -> InstanceValues:
     """All instances: enumerated once, or sampled once with each seed."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    exact = Answer.of_exact(explainer._enumerated(game, own)) if len(own) else None
+    exact = InstanceValues.exact(*explainer._enumerated(game, own)[:6]) if len(own) else None
     if choice.sampler is None or not len(others):
         assert exact is not None
         return with_one_base(game, choice, exact)
     runs = [sampled(game, others, choice.sampler, index, choice.budget, seed) for seed in seeds]
     values = np.stack([run.values for run in runs])
     drawn = replace(
-        Answer.of_sampled(runs[0]),
+        runs[0],
         values=values.mean(axis=0),
         std_errors=values.std(axis=0, ddof=1) / np.sqrt(RUNS),
         dof=np.full(len(others), RUNS - 1.0),
         coalitions=np.sum([run.coalitions for run in runs], axis=0),
     )
-    whole = drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    whole = drawn if exact is None else InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, whole)

@@ -7,7 +7,7 @@ import numbers
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +55,47 @@ def positive(value: Any, name: str) -> float:
     return number
 
 
+def number(
+    value: Any, name: str, wanted: str, fits: Callable[[float], bool], remedy: str = ""
+) -> float:
+    """A real number that fits; bool and text are refused. wanted: which, for messages."""
+    said = f"{name} must be {wanted}, got {shown(value)}.{remedy}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise InputTypeError(said)
+    if not fits(float(value)):
+        raise InputError(said)
+    return float(value)
+
+
+def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
+    """A number in (0, 1), or in (0, 1] with `top`."""
+    if top:
+        return number(value, name, "a number in (0, 1]", lambda one: 0 < one <= 1, remedy)
+    return number(value, name, "a number in (0, 1)", lambda one: 0 < one < 1, remedy)
+
+
+def text(value: Any, name: str, none: bool = False) -> Any:
+    """A text; with `none` also None."""
+    if not isinstance(value, str) and not (none and value is None):
+        wanted = "a text or None" if none else "a text"
+        raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.")
+    return value
+
+
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
+    said = f"{name} must be one of {list(accepted)}, got {shown(value)}."
     if not isinstance(value, str):
-        raise InputTypeError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
+        raise InputTypeError(said)
     if value not in accepted:
-        raise InputError(f"{name} must be one of {list(accepted)}, got {shown(value)}.")
+        raise InputError(said)
     return value
 
 
 def yes_or_no(value: Any, name: str) -> bool:
     """True or False, and nothing that counts as such."""
     if not isinstance(value, bool):
-        raise InputTypeError(f"{name} must be True or False, got {value!r}.")
+        raise InputTypeError(f"{name} must be True or False, got {shown(value)}.")
     return value
 
 

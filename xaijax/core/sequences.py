@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.checks import share
 
 BEST = 64  # draws at which `time_uniform_quantile` is nearly as small as it can be
 HALVINGS = 200  # of an interval of floats, to its last digit
@@ -110,11 +110,7 @@ def log_bounded_factor(total: Any, variation: Any, width: float) -> np.ndarray:
 
 def checked_level(level: Any, name: str = "level") -> float:
     """A number between 0 and 1; raises InputError or InputTypeError for another."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
-        raise InputTypeError(f"{name}: got {level!r}; pass a number between 0 and 1.")
-    if not 0 < level < 1:
-        raise InputError(f"{name}: got {level!r}; pass a number between 0 and 1, 0.95 say.")
-    return float(level)
+    return share(level, name, remedy=" Say 0.95, for example.")
 
 
 def half_widths_of(

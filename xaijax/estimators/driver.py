@@ -9,7 +9,7 @@ Letters: N instances, P players, C coalitions, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -48,34 +48,53 @@ SILENT = 5e11  # operations of a core between two moves of the progress bar: som
 
 
 @dataclass
-class Sampled:
-    """The sampled values of n instances, float64."""
+class InstanceValues:
+    """The values of n instances, enumerated or sampled, float64."""
 
     values: np.ndarray  # [n, M, K], of players or of sets of them
-    std_errors: np.ndarray  # [n, M, K]
     base: np.ndarray  # [n, K]
     full: np.ndarray  # [n, K]
-    dof: np.ndarray  # [n], degrees of freedom of the standard errors
-    coalitions: np.ndarray  # int64 [n], asked; empty and full not counted
-    span: np.ndarray  # [n], largest |v(S) - v(nothing kept)| asked
-    pairs: np.ndarray  # int64 [n], units drawn
-    met: np.ndarray  # bool [n], what the rule said at the last check; False without a rule
-    checks: np.ndarray  # int64 [n], that there may have been, if the budget was used up
-    whole: np.ndarray  # int64 [n], units of which every player was asked
-    heavy: np.ndarray  # bool [n], see `heavy_tail`
+    std_errors: Any  # [n, M, K], 0 where exact; None: all are exact
+    dof: np.ndarray  # [n], degrees of freedom of the standard errors; infinite where exact
+    coalitions: np.ndarray  # int64 [n], sampled; empty and full not counted; 0 where exact
+    span: np.ndarray  # [n], largest change of the answer within what was summed
+    summed: np.ndarray  # [n], coalitions in one sum; 0: no sum but in float64
+    pairs: np.ndarray  # int64 [n], units drawn; 0 where exact
+    met: np.ndarray  # bool [n], the rule's last answer; False without a rule, True where exact
+    checks: np.ndarray  # int64 [n], of the rule, if the budget is used up; 0 where exact
+    whole: np.ndarray  # int64 [n], units of which every player was asked; 0 where exact
+    heavy: np.ndarray  # bool [n], see `heavy_tail`; False where exact
 
     @classmethod
-    def empty(cls, n: int, M: int, K: int, stops: int) -> Sampled:
-        """Before anything is asked; stops: checkpoints."""
+    def exact(
+        cls,
+        values: np.ndarray,
+        base: np.ndarray,
+        full: np.ndarray,
+        std_errors: np.ndarray | None,
+        span: np.ndarray,
+        summed: np.ndarray,
+    ) -> InstanceValues:
+        """Returns values of which all coalitions were asked."""
+        out = cls.empty(len(values), 0, 0, 0)
+        out.values, out.base, out.full, out.std_errors = values, base, full, std_errors
+        out.span, out.summed = span, summed
+        out.dof[:], out.met[:] = np.inf, True
+        return out
+
+    @classmethod
+    def empty(cls, n: int, M: int, K: int, stops: int) -> InstanceValues:
+        """Returns the arrays before anything is asked; stops: checkpoints."""
         zeros, whole = np.zeros, np.int64
         return cls(
             values=zeros((n, M, K)),
-            std_errors=zeros((n, M, K)),
             base=zeros((n, K)),
             full=zeros((n, K)),
+            std_errors=zeros((n, M, K)),
             dof=zeros(n),
             coalitions=zeros(n, whole),
             span=zeros(n),
+            summed=zeros(n),
             pairs=zeros(n, whole),
             met=zeros(n, bool),
             checks=np.full(n, stops),
@@ -83,10 +102,32 @@ class Sampled:
             heavy=zeros(n, bool),
         )
 
-    def part(self, start: int, end: int) -> Sampled:
-        """Some of the instances, as views: what is written there is written here."""
+    @classmethod
+    def joined(cls, parts: Sequence[InstanceValues]) -> InstanceValues:
+        """Returns sampled instances one part after the other."""
+        names = cls.__dataclass_fields__
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+    @classmethod
+    def mixed(
+        cls, exact: np.ndarray, enumerated: InstanceValues, sampled: InstanceValues
+    ) -> InstanceValues:
+        """Returns some of each; exact: bool [n], which are enumerated."""
+
+        def both(name: str) -> np.ndarray:
+            first, second = getattr(enumerated, name), getattr(sampled, name)
+            if first is None:
+                first = np.zeros_like(enumerated.values)
+            out = np.empty((len(exact), *second.shape[1:]), second.dtype)
+            out[exact], out[~exact] = first, second
+            return out
+
+        return cls(**{name: both(name) for name in cls.__dataclass_fields__})
+
+    def part(self, start: int, end: int) -> InstanceValues:
+        """Returns views of some of the sampled instances: a write there is a write here."""
         names = self.__dataclass_fields__
-        return Sampled(**{name: getattr(self, name)[start:end] for name in names})
+        return InstanceValues(**{name: getattr(self, name)[start:end] for name in names})
 
     def take(self, left: np.ndarray, ended: RaceResult) -> None:
         """Writes what the race of some of the instances `left` gave."""
@@ -113,7 +154,7 @@ def refuse_undrawable(
 
     K: outputs, one at least; given: False if nobody chose the budget.
     """
-    memory, P = game.setting.max_memory, game.P
+    memory, P = game.setting.memory.whole, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
         other = ""
@@ -136,7 +177,7 @@ def sampled(
     budget: int,
     seed: int,
     rule: Rule | None = None,
-) -> Sampled:
+) -> InstanceValues:
     """Samples the instances `rows` [n] of the game.
 
     rule: an instance stops at the first checkpoint at which it is met. The checkpoints double the
@@ -148,17 +189,18 @@ def sampled(
     drawn = _Drawn(game, own, index, budget, seed, rule.checks if rule else 0)
     together = _together(game, method, index, budget)
     # One array for all: parts that are joined at the end would be there twice.
-    out = Sampled.empty(len(rows), own.count(game.P), K, len(drawn.stops))
+    out = InstanceValues.empty(len(rows), own.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
         chunk = rows[i : i + together]
         _fill(out.part(i, i + len(chunk)), game, chunk, drawn, rule)
+    out.summed = out.coalitions + 2.0
     return out
 
 
 def _together(game: Game, method: str, index: Index | InteractionIndex, budget: int) -> int:
     """How many instances are asked, and then worked at, together."""
     K = game.outputs
-    fit = game.setting.max_memory // 8 // (24 * K * (budget + 2))
+    fit = game.setting.memory.fits("results", 24 * K * (budget + 2))
     work = K * SAMPLERS[method].cost(game.P, index, budget, K).each
     return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
@@ -178,6 +220,7 @@ def plan_sampled(
     drawn = _Drawn(game, METHODS[method], index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
+    planned.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.walks:
             walked(game, len(state.orders), rows[i : i + together], planned)
@@ -223,7 +266,9 @@ class _Drawn:
             yield *self._kept[i], i == len(self.stops) - 1
 
 
-def _fill(out: Sampled, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None) -> None:
+def _fill(
+    out: InstanceValues, game: Game, rows: np.ndarray, drawn: _Drawn, rule: Rule | None
+) -> None:
     """Writes the results of as many instances as fit the memory with their coalitions' values."""
     n, K = len(rows), game.outputs
     left = np.arange(n)  # instances that go on

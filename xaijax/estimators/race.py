@@ -106,7 +106,7 @@ def race(
     _, P, K = check.result.values.shape
     chosen = np.flatnonzero(few_undecided(undecided, check.pairs))
     # An instance's sums: a count, and five for each output.
-    step = game.setting.max_memory // 8 // (8 * min(P, CANDIDATES) * P * (1 + 5 * K))
+    step = game.setting.memory.fits("results", 8 * min(P, CANDIDATES) * P * (1 + 5 * K))
     draw = _GamePairs(game, rows, base, limits.seed)
     parts = [chosen[i : i + step] for i in range(0, len(chosen), step)] if step else []
     ended = [run_race(rule, check, some, undecided[some], draw, limits) for some in parts]
@@ -182,7 +182,7 @@ class _GamePairs:
         """See `DrawPairs`."""
         P, (n, a), K = self.game.P, who.shape, self.base.shape[1]
         # A coalition takes twice a byte a player, and its answers a few times.
-        fits = self.game.setting.max_memory // 8 // (2 * P + 32 * K)
+        fits = self.game.setting.memory.fits("answers", 2 * P + 32 * K)
         pairs = max(1, min(LISTED, fits) // (a * EACH))
         at_once = max(1, pairs // TOGETHER)  # instances
         step = max(1, pairs // min(n, at_once) // TOGETHER) * TOGETHER

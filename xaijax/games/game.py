@@ -23,6 +23,7 @@ from xaijax.games.asking.whole_rows import refuse_other, refuse_wrong_program, s
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.evaluator import LARGEST_PAIR, PROBE_ROWS, Evaluator, Probed, Setting
 from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.plan import Held
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.ways import choose
@@ -136,7 +137,7 @@ class Game:
             return
         # The columns in float64, and three tables of values.
         each = 8 * (self.ask.codes.shape[1] + 3 * count(self.P, order) * self.outputs)
-        step = min(CLOSED_ROWS, max(1, self.setting.max_memory // 8 // each))
+        step = min(CLOSED_ROWS, max(1, self.setting.memory.fits("results", each)))
         for first in range(0, len(chosen), step):
             yield first, chosen[first : first + step], None
 
@@ -434,12 +435,17 @@ class Planned:
     calls: int = 0
     structure: str | None = None
     recipes: dict[tuple, Recipe] = field(default_factory=dict)
+    held: Held = field(default_factory=dict)  # the most that is held at a time, beside the backend
 
     def add(self, places: np.ndarray, coming: Coming) -> None:
         """Count what the instances at `places` are asked."""
         self.rows[places] += coming.rows
         self.calls += coming.calls
         self.recipes |= {recipe.name: recipe for recipe in coming.recipes}
+
+    def hold(self, **sizes: int) -> None:
+        """Count bytes of shares that are held at a time."""
+        self.held |= {name: max(size, self.held.get(name, 0)) for name, size in sizes.items()}
 
 
 def nothing(game: Game) -> Planned:
@@ -471,14 +477,18 @@ def semivalues(game: Game, weights: Weights, rows: np.ndarray, planned: Planned)
                 planned.add(here[places], way.coming(stretch, places))
                 left = np.setdiff1d(left, places)
     planned.structure = ways[-1].structure
+    planned.hold(results=16 * len(rows) * weights.count(game.P) * game.outputs)
 
 
 def tables(game: Game, rows: np.ndarray, planned: Planned) -> None:
     """Add what `Game.tables` asks for the instances `rows` [n]."""
     game.ask.backend()
-    limits = table_limits(game, game.outputs)
-    for here, coming in tables_coming(game.ask, rows, *limits):
+    most, together = table_limits(game, game.outputs)
+    for here, coming in tables_coming(game.ask, rows, most, together):
         planned.add(here, coming)
+        asked = min(most, int(coming.rows.sum()))
+        planned.hold(answers=16 * game.outputs * asked)
+        planned.hold(results=(24 * game.outputs << game.P) * len(here))
     if game.ask.structured:
         planned.structure = game.probed.known.name
 
@@ -490,7 +500,11 @@ def listed(game: Game, C: int, rows: np.ndarray, planned: Planned) -> None:
     random = not game.setting.model.deterministic
     for first, differs in game.ask.differing(rows):
         own = rows[first : first + len(differs)]
-        planned.add(own, asked.coming(backend, own, None if random else differs))
+        coming = asked.coming(backend, own, None if random else differs)
+        planned.add(own, coming)
+        most = min(asked.most, int(coming.rows.sum()))
+        planned.hold(answers=16 * game.outputs * most)
+    planned.hold(lists=12 * game.P * min(C, game.setting.listed))
     planned.structure = asked.structure or planned.structure
 
 

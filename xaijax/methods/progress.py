@@ -78,15 +78,17 @@ def read_progress(progress: Any) -> bool | None:
 
 def plan_of(game: Game, planned: Planned, names: np.ndarray) -> Plan:
     """The plan of a game; names str [N]: who answers each instance."""
-    evaluator, backend = game.evaluator, game.ask.backend()
+    evaluator, setting = game.evaluator, game.setting
     compiled = evaluator.probed.compiled
+    pairs = min(game.N, setting.instances_at_a_time) * len(setting.replacement.codes)
+    planned.hold(**game.ask.backend().held, pairs=(80 + 2 * game.P) * pairs)
     return Plan(
         estimator=names,
         model_rows=planned.rows,
         structure=planned.structure,
         tile=evaluator.clock.tile,
         model_calls=planned.calls,
-        memory=backend.bytes,
+        shares=planned.held,
         programs=sum(compiled.lacks(recipe) for recipe in planned.recipes.values()),
         backend=evaluator.setting.model.backend,
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xaijax.core.checks import whole_number
+from xaijax.core.checks import whole_number, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax_kernels.games.semivalues import (
@@ -151,8 +151,7 @@ class SizeLimited:
 
     def __post_init__(self) -> None:
         whole_number(self.k, "k", least=0)
-        if not isinstance(self.normalised, bool):
-            raise InputTypeError(f"normalised must be True or False, got {self.normalised!r}.")
+        yes_or_no(self.normalised, "normalised")
 
 
 LARGEST_P = 1_000  # C(P - 1, s) and 2^-(P - 1) are normal float64 numbers

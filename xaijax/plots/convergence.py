@@ -127,9 +127,9 @@ def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
 
 def _refuse_another(first: Explanation, one: Explanation) -> None:
     """A line joins values of one question: where both know it, the same row, model, background."""
-    for fact, what in (("fingerprint", "backgrounds"), ("model_fingerprint", "models")):
-        known = [each.stats.get(fact) for each in (first, one)]
-        if None not in known and known[0] != known[1]:
+    for field in first.fingerprint.why_not(one.fingerprint):
+        if field in ("rows", "model"):
+            what = "backgrounds" if field == "rows" else "models"
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
     if first.kind != one.kind:
         raise InputError(

@@ -52,10 +52,7 @@ def subsample(data: Rows, rate: float) -> Subsample:
         couplings and divergences" (NeurIPS 2018), theorem 9. Datta, Sen and Zick, "Algorithmic
         transparency via quantitative input influence" (IEEE S&P 2016), theorem 13.
     """
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
-        raise InputTypeError(f"rate must be a number above 0 and at most 1, got {rate!r}.")
-    if not 0 < float(rate) <= 1:
-        raise InputError(f"rate must be above 0 and at most 1, got {rate!r}.")
+    checks.share(rate, "rate", top=True)
     if isinstance(data, Subsample):
         raise InputError("data is a Subsample already. Draw from the full data.")
     rows: Any = data

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
@@ -149,15 +147,9 @@ def _named(given: Any) -> str:
 def _rate(value: Any, name: str) -> str:
     if value is None:
         return "not measured"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputTypeError(
-            f"{name} must be a number from 0 to 1 or None, got {checks.shown(value)}."
-        )
-    if math.isnan(value):
-        return "undefined (fewer than 3 columns)"
-    if not 0 <= value <= 1:
-        raise InputError(f"{name} must be a number from 0 to 1 or None, got {checks.shown(value)}.")
-    return f"{value:.3f}"
+    what = "a number from 0 to 1 or None"
+    rate = checks.number(value, name, what, lambda one: math.isnan(one) or 0 <= one <= 1)
+    return "undefined (fewer than 3 columns)" if math.isnan(rate) else f"{rate:.3f}"
 
 
 def _content(

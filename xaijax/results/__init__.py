@@ -3,6 +3,7 @@
 Reading order:
 
     same_question         whether interactions belong beside an Explanation, in a report
+    fingerprint           `Fingerprint`: of which model, rows and question values are
     merge                 `merge`: one Explanation of instances that were explained apart
     wording               what a QII report may say of its numbers, in plain words
     background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
@@ -10,7 +11,6 @@ Reading order:
     judgement             `Judgement`: how far an attribution is from the truth
     profiles              what people's inputs were, as texts beside their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
-    table_origin          what a table was made of, for the results that are read from it
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     explanation           `Explanation`: values of many instances, with errors and provenance
@@ -20,7 +20,6 @@ Reading order:
     result_html           an Explanation, Interactions and a private copy as a notebook shows them
     summary               what an Explanation says of itself in a few lines
     asked                 what was asked, and what a value means, by the facts of the provenance
-    fields                what an Explanation offers to read, for the files that it is made of
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
     rules                 `Rule` and `Rules`: what Anchors finds

@@ -5,7 +5,8 @@ Letters: N games, P players.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from xaijax.players.interaction_index import (
 from xaijax.players.sets import chances, player_place
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
-from xaijax.results.table_origin import TableOrigin
 from xaijax_kernels.games import simple_games
 from xaijax_kernels.games.interactions import of_tables
 from xaijax_kernels.games.semivalues import expected_marginals, semivalue
@@ -322,8 +322,7 @@ class CoalitionTable:
 
     def _compared(self, threshold: Any, absolute: Any) -> tuple[np.ndarray, float]:
         """(v or |v|, the bound from which on a set wins)."""
-        if not isinstance(absolute, bool):
-            raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
+        checks.yes_or_no(absolute, "absolute")
         value = np.abs(self.values) if absolute else self.values
         if threshold is None:
             other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]
@@ -363,3 +362,25 @@ def _rounding(given: Any, N: int) -> np.ndarray:
     out = np.broadcast_to(array, N).copy()
     out.flags.writeable = False
     return out
+
+
+@dataclass(frozen=True)
+class TableOrigin:
+    """Of the N games of a table; a table made by hand knows none of it."""
+
+    data: Any = None  # rows [N, *F]; None where the games are not of single rows
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    present: np.ndarray | None = None  # bool [N, P]
+    index: Any = None  # of pandas, where the rows were a frame that has one
+
+    def united(self) -> TableOrigin:
+        """That of the game in which two players act as one: what names the old ones is left out."""
+        kept = {name: one for name, one in self.provenance.items() if name != "player_columns"}
+        return TableOrigin(self.data, self.stats, kept, index=self.index)
+
+    def facts(self, index: str, order: int, P: int) -> dict[str, Any]:
+        """The provenance of interactions of it."""
+        method = self.provenance.get("method", "CoalitionTable")
+        own = {"method": method, "index": index, "order": order, "players": P}
+        return {**self.provenance, **own}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.players.index import named, quoted
 from xaijax.results.asked import output_of_each
-from xaijax.results.fields import Explained
 from xaijax.results.player_data import as_numbers
 from xaijax.results.shared_fields import labels_of, repeated_labels
 
+if TYPE_CHECKING:
+    from xaijax.results.explanation import Explanation
 
-def to_dataframe(explained: Explained, long: bool) -> Any:
+
+def to_dataframe(explained: Explanation, long: bool) -> Any:
     """See `Explanation.to_dataframe`."""
     pandas = require("pandas", "xaijax[data]")
     return _long(explained, pandas) if checks.yes_or_no(long, "long") else _wide(explained, pandas)
@@ -35,7 +37,7 @@ def frame_of(
     return pandas.DataFrame(dict(columns), index=index)
 
 
-def to_shap(explained: Explained) -> Any:
+def to_shap(explained: Explanation) -> Any:
     """See `Explanation.to_shap`."""
     shap = require("shap", "shap")
     outputs = explained.output_names
@@ -57,7 +59,7 @@ def to_shap(explained: Explained) -> Any:
     )
 
 
-def to_shapiq(explained: Explained) -> list[Any]:
+def to_shapiq(explained: Explanation) -> list[Any]:
     """See `Explanation.to_shapiq`."""
     if explained.values.ndim == 3:
         names = ", ".join(repr(name) for name in (explained.output_names or ())[:4])
@@ -99,7 +101,7 @@ def with_output(table: Any, own: Sequence[str]) -> Any:
     return table
 
 
-def _wide(explained: Explained, pandas: Any) -> Any:
+def _wide(explained: Explanation, pandas: Any) -> Any:
     players = list(explained.feature_names)
     if "base_value" in players:
         raise InputError(
@@ -130,7 +132,7 @@ def index_of(explained: Any, pandas: Any) -> Any:
     return pandas.Index(labels, name="instance") if isinstance(labels, np.ndarray) else labels
 
 
-def _long(explained: Explained, pandas: Any) -> Any:
+def _long(explained: Explanation, pandas: Any) -> Any:
     N, P = explained.values.shape[:2]
     outputs = explained.output_names
     K = 1 if outputs is None else len(outputs)
@@ -155,7 +157,7 @@ def _long(explained: Explained, pandas: Any) -> Any:
     return pandas.DataFrame(columns)
 
 
-def _table(explained: Explained) -> np.ndarray | None:
+def _table(explained: Explanation) -> np.ndarray | None:
     """What was explained, player by player: [N, P] float64 if all are numbers, else objects."""
     parts = explained.player_data()
     if all(part is None for part in parts):

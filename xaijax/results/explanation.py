@@ -14,6 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.results import convert, summary
 from xaijax.results.files import npz
+from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.freeze import check_shape, floats, not_negative, per_instance
 from xaijax.results.player_data import check_columns, player_columns, take_rows
 from xaijax.results.result_html import explanation_html
@@ -146,6 +147,11 @@ class Explanation:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The `Fingerprint` of the model, the background and the question of these values."""
+        return of_result(self, "kind")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Letters: N instances, P players, M sets, K outputs.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from xaijax.core.optional import require
 from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results import convert
 from xaijax.results.asked import counted_outputs, output_of_each
-from xaijax.results.fields import Interacting
 from xaijax.results.freeze import read_only
 from xaijax.results.set_keys import all_of, named
 from xaijax.results.shared_fields import repeated_labels
 from xaijax.results.summary import finite_instances, shown_stats, sure_of
 from xaijax.tables.rows import rows_of
 
+if TYPE_CHECKING:
+    from xaijax.results.interactions import Interactions
+
 TOP = 6  # sets in the repr
 
 
-def matrix(found: Interacting, values: np.ndarray) -> np.ndarray:
+def matrix(found: Interactions, values: np.ndarray) -> np.ndarray:
     """Numbers of the sets [N, M, ..], as [N, P, P, ..]; see `Interactions.matrix`."""
     P = len(found.feature_names)
     wanted = all_of(P, min(2, P))
@@ -43,12 +45,12 @@ def matrix(found: Interacting, values: np.ndarray) -> np.ndarray:
     return read_only(out)
 
 
-def value_name(found: Interacting) -> str:
+def value_name(found: Interactions) -> str:
     """What one number is called."""
     return interaction_index(found.index).value
 
 
-def headline(found: Interacting) -> str:
+def headline(found: Interactions) -> str:
     """The index, and how many instances, sets and outputs."""
     values = found.values
     axes = ["instances", "sets", "outputs"][: values.ndim]
@@ -61,7 +63,7 @@ def headline(found: Interacting) -> str:
     ) + ("" if selected is None else f", output: {selected}")
 
 
-def describe(found: Interacting) -> str:
+def describe(found: Interactions) -> str:
     """The text of `repr(interactions)`."""
     values = found.values
     lines = [headline(found), f"  {sure_of(found)}"]
@@ -82,7 +84,7 @@ def describe(found: Interacting) -> str:
     return "\n".join(lines + shown_stats(found))
 
 
-def to_shapiq(found: Interacting) -> list[Any]:
+def to_shapiq(found: Interactions) -> list[Any]:
     """See `Interactions.to_shapiq`."""
     if found.values.ndim == 3:
         names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
@@ -170,7 +172,7 @@ def from_shapiq(found: Any, feature_names: Any, data: Any = None) -> dict[str, A
     }
 
 
-def to_dataframe(found: Interacting, long: bool) -> Any:
+def to_dataframe(found: Interactions, long: bool) -> Any:
     """See `Interactions.to_dataframe`."""
     checks.yes_or_no(long, "long")
     pandas = require("pandas", "xaijax[data]")

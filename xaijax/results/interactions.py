@@ -16,6 +16,7 @@ from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
 from xaijax.results.files import npz
+from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.freeze import floats
 from xaijax.results.player_data import take_rows
 from xaijax.results.result_html import interactions_html
@@ -140,6 +141,11 @@ class Interactions:
 
     def __iter__(self) -> Iterator[Interactions]:
         return (self[i] for i in range(len(self)))
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The `Fingerprint` of the model, the background and the question of these values."""
+        return of_result(self, "index", "order", "sets")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import ENTRIES, QUESTION, equal
 from xaijax.results.freeze import per_instance
 from xaijax.results.interactions import Interactions
 from xaijax.results.player_data import concatenate
@@ -22,31 +23,14 @@ AnyPart = Explanation | Interactions
 
 SUMMED = ("model_rows", "padded_rows", "model_calls", "seconds", "compile_seconds")
 
-# Facts of the provenance that say what a score is.
-SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
-# Facts of the provenance that make two explanations answers to one question.
-QUESTION = (
-    "selected_output",
-    "player_columns",
-    "method",
-    "path",
-    "steps",
-    "quantity",
-    "link",
-    "index_weights",
-    "replacement",
-    "background_rows",
-    "weights",
-    "guests",
-    "reference",
-    "end_weight",
-    *SCORE,
-    "intervention",
-    "pool_rows",
-    "pool_weights",
-    "scheme",
-    "threshold",
-    "absolute",
+MODEL = (
+    "is of another model than explanation {first}: another program, other parameters, or another "
+    "fit. Explain all with one model, or keep the explanations in a list."
+)
+ROWS = (
+    "has other donor rows (a background or a pool), weights of them, or functions (a link, "
+    "difference or score) than explanation {first}, so that values are not of one question. "
+    "Explain all with the same rows, in one order, and the same functions."
 )
 
 
@@ -112,13 +96,6 @@ def merge(explanations: Iterable[Merged]) -> Merged:
             raise InputTypeError(
                 "explanations: got Explanations and Interactions; merge each kind by itself."
             )
-    own = ("kind",) if isinstance(parts[0], Explanation) else ("index", "order", "sets")
-    for field in ("feature_names", "output_names", *own):
-        _require_equal(field, [getattr(part, field) for part in parts])
-    for fact in QUESTION:
-        _require_equal(f"provenance[{fact!r}]", [part.provenance.get(fact) for part in parts])
-    _require_equal("stats['outputs'] (given or None)", ["outputs" in p.stats for p in parts])
-    _require_one_baseline(parts)
     _require_one_question(parts)
     index, names = joined_labels(parts)
     bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
@@ -160,29 +137,19 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
 
 
 def _require_one_question(parts: Sequence[AnyPart]) -> None:
-    """Refuse what only a fingerprint tells apart, where it is known, and quantities of the data."""
-    known = [(n, one.stats["fingerprint"]) for n, one in enumerate(parts) if _has_one(one)]
-    for number, mark in known:
-        if mark != known[0][1]:
-            raise InputError(
-                f"stats['fingerprint']: explanation {number} has other donor rows (a background or "
-                f"a pool), weights of them, or functions (a link, difference or score) than "
-                f"explanation {known[0][0]}, so that values are not of one question. Explain all "
-                "with the same rows, in one order, and the same functions."
-            )
-    seen: dict[str, tuple[int, str]] = {}  # by versions, the first part and its mark
-    for number, mark in _model_marks(parts):
-        versions = mark.rpartition(":")[0]
-        first, its_mark = seen.setdefault(versions, (number, mark))
-        # "jax" | "scikit-learn". A function may be asked by JAX and on the host ("python").
-        kinds = [one for one in (key.partition(" ")[0] for key in seen) if one != "python"]
-        if mark != its_mark or len(set(kinds)) > 1:
-            first = first if mark != its_mark else next(iter(seen.values()))[0]
-            raise InputError(
-                f"stats['model_fingerprint']: explanation {number} is of another model than "
-                f"explanation {first}: another program, other parameters, or another fit. Explain "
-                "all with one model, or keep the explanations in a list."
-            )
+    """Refuses parts whose fingerprints or baselines differ, and several quantities of the data."""
+    prints = [part.fingerprint for part in parts]
+    for number, one in enumerate(prints):
+        _require_same_facts(number, one.question, prints[0].question)
+    _require_one_baseline(parts)
+    seen: dict[str, tuple[int, str]] = {}  # by what is compared, the first part that knows it
+    for number, one in enumerate(prints):
+        for key, digest in one.digests().items():
+            first, known = seen.setdefault(key, (number, digest))
+            if digest != known:
+                name = key.partition(" ")[0]
+                told = (ROWS if name == "rows" else MODEL).format(first=first)
+                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {told}")
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
@@ -192,25 +159,15 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
             )
 
 
-def _model_marks(parts: Sequence[AnyPart]) -> Iterator[tuple[int, str]]:
-    """(part, mark) of the models that are known; a merged part may have several marks."""
-    for number, part in enumerate(parts):
-        known = part.stats.get("model_fingerprint")
-        for text in known if isinstance(known, list | tuple) else (known,):
-            if isinstance(text, str):
-                yield number, text
-
-
-def _has_one(part: AnyPart) -> bool:
-    return isinstance(part.stats.get("fingerprint"), str)
-
-
-def _require_equal(field: str, values: Sequence[Any]) -> None:
-    for number, value in enumerate(values):
-        if not _equal(value, values[0]):
+def _require_same_facts(number: int, facts: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    for name in dict.fromkeys([*first, *facts]):
+        value, known = facts.get(name), first.get(name)
+        if not equal(value, known):
+            told = f"provenance[{name!r}]" if name in QUESTION else name
+            told = "stats['outputs'] (given or None)" if name == "outputs" else told
             raise InputError(
-                f"{field}: explanation {number} has {_short(value)}, the first has "
-                f"{_short(values[0])}; only explanations of the same question can be merged."
+                f"{told}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
+                "only explanations of the same question can be merged."
             )
 
 
@@ -305,15 +262,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(values: list[Any]) -> Any:
-    return values[0] if all(_equal(v, values[0]) for v in values) else values
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        same_form = np.shape(a) == np.shape(b)
-        return same_form and bool(np.all((a == b) | ((a != a) & (b != b))))
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b) or bool(a != a and b != b)  # NaN equals NaN
+    return values[0] if all(equal(v, values[0]) for v in values) else values

@@ -37,7 +37,11 @@ class Plan:
         tile: int. Rows of one call of the compiled model; of a host model rows of one call.
         model_calls: int. Dispatches of the compiled model, or calls of a host model; of searches
             for rules the fewest.
-        memory: int. Bytes that are planned for donors, instances, and answers under way.
+        shares: dict of str to int. The bytes that are planned for each share of `max_memory`:
+            "tile" (rows in the model), "answers", "results" (tables, sums, values of coalitions),
+            "instances", "pairs" (which players differ from which background row), "lists" (of
+            coalitions), and beside them "background". A share that the run does not need is
+            missing.
         programs: int. Programs that are still to be compiled; of draws of QII and of searches for
             rules the fewest.
         backend: "jax" or "host".
@@ -56,9 +60,14 @@ class Plan:
     structure: str | None
     tile: int
     model_calls: int
-    memory: int
+    shares: dict[str, int]
     programs: int
     backend: str
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are planned in all: the sum of the shares."""
+        return sum(self.shares.values())
 
     def __repr__(self) -> str:
         rows = [HEADS, *self._lines()]
@@ -90,8 +99,9 @@ class Plan:
     def _below(self) -> str:
         who = f"structure {self.structure!r}" if self.structure else "the model"
         many = f"{self.programs} program{'s' * (self.programs != 1)} to compile"
+        shares = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in self.shares.items())
         return (
             f"{who} in {self.backend} answers in {self.model_calls:,} "
             f"call{'s' * (self.model_calls != 1)}, tile {self.tile:,}; {many}; "
-            f"about {self.memory / 1e6:,.1f} MB"
+            f"about {self.memory / 1e6:,.1f} MB ({shares})"
         )

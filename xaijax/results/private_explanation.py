@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
+from xaijax.core.sequences import checked_level
 from xaijax.results.files import npz
 from xaijax.results.freeze import check_shape, floats, frozen, names, thawed
 from xaijax.results.result_html import private_html
@@ -180,10 +181,7 @@ class PrivateExplanation:
         Raises:
             InputError, InputTypeError: a level that is not accepted.
         """
-        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating):
-            raise InputTypeError(f"level: got {level!r}; pass a number between 0 and 1.")
-        if not 0 < level < 1:
-            raise InputError(f"level: got {level!r}; pass a number between 0 and 1, 0.95 say.")
+        level = checked_level(level)
         step = float(self.mechanism["lattice"])
         scale = float(self.mechanism["scale"]) / step
         # P(|noise| > t) = 2 q^(t+1) / (1 + q), q = exp(-1 / scale).

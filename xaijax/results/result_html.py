@@ -6,8 +6,8 @@ with their signs and intervals, of several the mean |value|.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from xaijax.core import html
 from xaijax.core.errors import InputError
 from xaijax.core.facts import fact_rows
 from xaijax.results.asked import asked
-from xaijax.results.fields import Explained, Interacting, Valued
 from xaijax.results.set_keys import named
 from xaijax.results.summary import finite_instances, headline, how_sure, ranking, sure_of
+
+if TYPE_CHECKING:
+    from xaijax.results.explanation import Explanation
+    from xaijax.results.interactions import Interactions
+    from xaijax.results.private_explanation import PrivateExplanation
 
 TOP = 10  # players, or sets of them
 MADE = "How it was made"
@@ -25,21 +29,7 @@ LEVEL = 0.95  # of intervals
 OUTPUTS = 4  # whose numbers stand in columns of their own
 
 
-class Private(Valued, Protocol):
-    """What a private copy offers to read: values with noise, and public facts."""
-
-    @property
-    def feature_names(self) -> tuple[str, ...]: ...
-    @property
-    def output_names(self) -> tuple[str, ...] | None: ...
-    @property
-    def mechanism(self) -> Mapping[str, Any]: ...
-    @property
-    def provenance(self) -> Mapping[str, Any]: ...
-    def half_widths(self, level: float = 0.95) -> np.ndarray: ...
-
-
-def explanation_html(one: Explained) -> str:
+def explanation_html(one: Explanation) -> str:
     """What was asked, how sure it is, the players that count most, and how it was made."""
     lines = [how_sure(one), asked(one.provenance)]
     if one.values.shape[0] == 1 and one.base_values.ndim == 1:
@@ -60,7 +50,7 @@ def explanation_html(one: Explained) -> str:
     return html.card(headline(one), filter(None, lines), [body], MADE, facts)
 
 
-def interactions_html(one: Interacting, head: str) -> str:
+def interactions_html(one: Interactions, head: str) -> str:
     """The sets of several players that count most; single players where there is no other."""
     joined = np.array([m for m, S in enumerate(one.sets) if len(S) > 1], int)
     names = [named(S) for S in one.set_names]
@@ -71,7 +61,7 @@ def interactions_html(one: Interacting, head: str) -> str:
     return html.card(head, filter(None, [sure_of(one), asked(one.provenance)]), [body], MADE, facts)
 
 
-def private_html(one: Private, lines: list[str]) -> str:
+def private_html(one: PrivateExplanation, lines: list[str]) -> str:
     """Values with noise and intervals of the noise: what the copy holds, and no more."""
     half = one.half_widths() if {"lattice", "scale"} <= set(one.mechanism) else None
     body = _ranked(one.values, half, one.feature_names, one.output_names, "player")
@@ -93,7 +83,7 @@ def _level(one: Any) -> float | None:
     return one.provenance.get("confidence") if bounded else LEVEL
 
 
-def _data_of(one: Explained) -> Callable[[int], str] | None:
+def _data_of(one: Explanation) -> Callable[[int], str] | None:
     """What the instance's own input of a player was, as text."""
     try:
         columns = one.player_data()

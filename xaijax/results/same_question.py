@@ -9,17 +9,22 @@ Letters: N instances, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.core.facts import FUNCTIONS
 from xaijax.results.asked import counted_outputs, output_of_each, told_output
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import (
+    AMOUNT,
+    QUESTION,
+    equal,
+    functions_in,
+    why_not,
+)
 from xaijax.results.interactions import Interactions
-from xaijax.results.merge import QUESTION, SCORE
 from xaijax.tables.rows import rows_of
 
 Either = Explanation | Interactions
@@ -29,10 +34,6 @@ SAME = (
     "Say explainer.interactions(X) of the explainer, the rows X and the outputs that the "
     "explanation is of."
 )
-
-
-# Facts of the provenance that say what a number is an amount of.
-AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 
 
 def refuse_other_numbers(
@@ -60,7 +61,7 @@ def shared_amount(a: Explanation, b: Explanation) -> dict[str, Any]:
     facts = {}
     for fact in (*AMOUNT, "column_of"):
         known = [one.provenance[fact] for one in (a, b) if one.provenance.get(fact) is not None]
-        if known and all(_same(one, known[0]) for one in known):
+        if known and all(equal(one, known[0]) for one in known):
             facts[fact] = known[0]
     outputs = outputs_of(a) or outputs_of(b)
     if outputs and a.output_names is None:
@@ -94,27 +95,23 @@ def refuse_other_amounts(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
     """Raise InputError if quantities or links differ; both arguments come from `amount_of`."""
-    for fact in AMOUNT:
-        if fact in mine and fact in other and not _same(mine[fact], other[fact]):
-            a, b = called
-            raise InputError(
-                f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their "
-                f"values are amounts of different things. Explain both with the same {fact}."
-            )
+    for fact in why_not(mine, other, AMOUNT):
+        a, b = called
+        raise InputError(
+            f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their values "
+            f"are amounts of different things. Explain both with the same {fact}."
+        )
 
 
 def refuse_other_functions(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
     """Raise InputError for two functions that have one name, as far as both stats know them."""
-    for key in FUNCTIONS:
-        fact = key.removesuffix("_fingerprint")
-        known = [stats.get(key) for stats in (mine, other)]
-        if None not in known and known[0] != known[1]:
-            raise InputError(
-                f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so "
-                f"their values are amounts of different things. Explain both with the same {fact}."
-            )
+    for fact in why_not(functions_in(mine), functions_in(other)):
+        raise InputError(
+            f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so their "
+            f"values are amounts of different things. Explain both with the same {fact}."
+        )
 
 
 def refuse_other_outputs(
@@ -167,11 +164,9 @@ def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
     # Where there are guests, data and columns are of the host's only.
     one_has_guests = ("guests" in found.provenance) != ("guests" in explanation.provenance)
     apart = (*APART, "player_columns") if one_has_guests else APART
-    for fact in QUESTION:
-        if fact not in apart and all(fact in one.provenance for one in (found, explanation)):
-            theirs, own = found.provenance[fact], explanation.provenance[fact]
-            if not _same(theirs, own):
-                _refuse(f"provenance[{fact!r}]", theirs, own)
+    compared = [fact for fact in QUESTION if fact not in apart]
+    for fact in why_not(found.provenance, explanation.provenance, compared):
+        _refuse(f"provenance[{fact!r}]", found.provenance[fact], explanation.provenance[fact])
     if not one_has_guests:
         _refuse_other_data(explanation, found)
     _refuse_other_marks(explanation, found)
@@ -263,43 +258,18 @@ def _alike(x: Any, y: Any) -> bool:
 
 def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
     """Backgrounds and models, where both are known."""
-    other = other_mark(explanation.stats, found.stats)
-    if other == "fingerprint":
+    differ = why_not(explanation.fingerprint.digests(), found.fingerprint.digests())
+    other = next((name.partition(" ")[0] for name in differ), None)
+    if other == "rows":
         raise InputError(
             "interactions: are beside other background rows, weights of them or functions than the "
             f"explanation's values (stats['fingerprint']). {SAME}"
         )
-    if other == "model_fingerprint":
+    if other == "model":
         raise InputError(
             "interactions: are of another model than the explanation, another program, other "
             f"parameters or another fit (stats['model_fingerprint']). {SAME}"
         )
-
-
-def other_mark(stats: Mapping[str, Any], others: Mapping[str, Any]) -> str | None:
-    """Which mark tells the questions of two results apart, where both are known; None: none.
-
-    Merged parts may have several marks.
-    """
-    theirs, own = (_texts(one.get("fingerprint")) for one in (others, stats))
-    if theirs and own and not theirs & own:
-        return "fingerprint"
-    theirs, own = (_texts(one.get("model_fingerprint")) for one in (others, stats))
-    versions = {mark.rpartition(":")[0] for mark in theirs}
-    comparable = {mark for mark in own if mark.rpartition(":")[0] in versions}
-    kinds = [{mark.partition(" ")[0] for mark in marks} - {"python"} for marks in (theirs, own)]
-    other_kind = all(kinds) and not kinds[0] & kinds[1]
-    return "model_fingerprint" if other_kind or (comparable and not comparable & theirs) else None
-
-
-def _texts(known: Any) -> set[str]:
-    several: Sequence[Any] = known if isinstance(known, list | tuple) else (known,)
-    return {one for one in several if isinstance(one, str)}
-
-
-def _same(a: Any, b: Any) -> bool:
-    equal = a == b
-    return bool(equal.all()) if isinstance(equal, np.ndarray) else bool(equal)
 
 
 def _refuse(what: str, theirs: Any, own: Any) -> NoReturn:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from xaijax.results.asked import counted_outputs, output_of_each
-from xaijax.results.fields import Explained, Interacting, Valued
+
+if TYPE_CHECKING:
+    from xaijax.results.explanation import Explanation
+    from xaijax.results.interactions import Interactions
+    from xaijax.results.private_explanation import PrivateExplanation
 
 TOP = 6  # players in the repr
 
@@ -21,7 +27,7 @@ SHOWN_STATS = {
 }
 
 
-def mean_abs(explained: Valued) -> np.ndarray:
+def mean_abs(explained: Explanation | PrivateExplanation) -> np.ndarray:
     """Mean |value| over the instances: [P] or [P, K]; NaN without instances."""
     if len(explained.values) == 0:
         return np.full(explained.values.shape[1:], np.nan)
@@ -34,7 +40,7 @@ def ranking(size: np.ndarray) -> np.ndarray:
     return np.argsort(-total, kind="stable")
 
 
-def how_sure(explained: Explained) -> str:
+def how_sure(explained: Explanation) -> str:
     """Exact, or sampled with the largest standard error, or why there is none."""
     if explained.bounds is not None:
         return _bounded(explained, explained.bounds)
@@ -44,7 +50,7 @@ def how_sure(explained: Explained) -> str:
     return sure_of(explained)
 
 
-def _bounded(explained: Explained, bounds: np.ndarray) -> str:
+def _bounded(explained: Explanation, bounds: np.ndarray) -> str:
     """Of values with a bound for each row."""
     exact = int((bounds == 0).sum())
     found = bounds[np.isfinite(bounds) & (bounds > 0)]
@@ -57,7 +63,7 @@ def _bounded(explained: Explained, bounds: np.ndarray) -> str:
     return f"predicted{some}, {told}{held}"
 
 
-def sure_of(explained: Explained | Interacting) -> str:
+def sure_of(explained: Explanation | Interactions) -> str:
     """The same where no bootstrap is known."""
     errors, N = explained.std_errors, len(explained.values)
     answered = finite_instances(explained.values)
@@ -87,7 +93,7 @@ def sure_of(explained: Explained | Interacting) -> str:
     return text + "".join(missing) + untold
 
 
-def _without_errors(explained: Explained | Interacting) -> str:
+def _without_errors(explained: Explanation | Interactions) -> str:
     """Why there are no standard errors, and what there is in their place."""
     apart = explained.stats.get("completeness")
     if not isinstance(apart, np.ndarray) or not np.isfinite(apart).any():
@@ -100,7 +106,9 @@ def finite_instances(values: np.ndarray) -> np.ndarray:
     return np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
 
 
-def _parts(explained: Explained | Interacting, errors: np.ndarray) -> list[tuple[str, np.ndarray]]:
+def _parts(
+    explained: Explanation | Interactions, errors: np.ndarray
+) -> list[tuple[str, np.ndarray]]:
     """("of whom", their errors); players and larger sets apart where not all are known."""
     sizes = np.array([len(S) for S in getattr(explained, "sets", ())])
     if not np.isnan(errors).any() or len(np.unique(sizes > 1)) < 2:
@@ -109,7 +117,7 @@ def _parts(explained: Explained | Interacting, errors: np.ndarray) -> list[tuple
     return [("of players ", errors[:, sizes == 1]), (f"of {joined} ", errors[:, sizes > 1])]
 
 
-def headline(explained: Explained) -> str:
+def headline(explained: Explanation) -> str:
     """The method, the index, and how many instances, players and outputs."""
     values = explained.values
     axes = ["instances", "players", "outputs"][: values.ndim]
@@ -126,7 +134,7 @@ def headline(explained: Explained) -> str:
     return f"Explanation ({head}): {shape}"
 
 
-def describe(explained: Explained) -> str:
+def describe(explained: Explanation) -> str:
     """The text of `repr(explanation)`."""
     values = explained.values
     lines = [headline(explained), f"  {how_sure(explained)}"]
@@ -148,7 +156,7 @@ def describe(explained: Explained) -> str:
     return "\n".join(lines + shown_stats(explained))
 
 
-def shown_stats(explained: Explained | Interacting) -> list[str]:
+def shown_stats(explained: Explanation | Interactions) -> list[str]:
     """What the run did, in one line at most."""
     shown = [
         _format(form, explained.stats[key])
@@ -159,7 +167,7 @@ def shown_stats(explained: Explained | Interacting) -> list[str]:
     return ["  " + ", ".join(shown)] if shown else []
 
 
-def _missing_reason(explained: Explained | Interacting, of: str) -> str:
+def _missing_reason(explained: Explanation | Interactions, of: str) -> str:
     if explained.provenance.get("method") == "shapiq":
         return "shapiq gives none"
     estimator = str(explained.stats.get("estimator", ""))

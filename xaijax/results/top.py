@@ -6,7 +6,7 @@ Letters: N instances, P players, K outputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level, half_widths_of, time_uniform_quantile
 from xaijax.results.convert import frame_of
-from xaijax.results.fields import Explained
 from xaijax.results.freeze import per_instance
 from xaijax.results.shared_fields import repeated_labels
+
+if TYPE_CHECKING:
+    from xaijax.results.explanation import Explanation
 
 SHOWN = 6  # instances in the repr
 ROUNDINGS = 16  # of the largest answer, that equal values may be apart
@@ -123,7 +125,7 @@ class TopK:
         return frame_of(table, [range(N * K * k)], [None])
 
 
-def top_of(explained: Explained, k: Any, confidence: Any) -> TopK:
+def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
     """The k largest of an explanation; see `Explanation.top`."""
     values = explained.values
     N, P = values.shape[:2]
@@ -167,7 +169,7 @@ def checked_k(k: Any, P: int) -> int:
     return k
 
 
-def half_widths_together(explained: Explained, confidence: float) -> tuple[np.ndarray, str]:
+def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.ndarray, str]:
     """Half-widths that hold for all values of an instance together, shaped like the values, and by
     what they hold: a share of the chance for each value (Bonferroni), and what rounding may do.
     """
@@ -214,7 +216,7 @@ def _sequence(counts: np.ndarray, missed: float) -> np.ndarray:
     return np.array(found, float)[place]
 
 
-def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray | None:
+def _recorded(explained: Explanation, k: int, confidence: float) -> np.ndarray | None:
     """Of which instances the run itself found the k largest certain, bool [N]; None: it was not
     asked, at this confidence or a larger one.
     """
@@ -228,7 +230,7 @@ def _recorded(explained: Explained, k: int, confidence: float) -> np.ndarray | N
     return np.asarray(found, bool)
 
 
-def _resolution(explained: Explained, exact: np.ndarray) -> np.ndarray:
+def _resolution(explained: Explanation, exact: np.ndarray) -> np.ndarray:
     """What rounding may have done to a value, float64 [N].
 
     Where it is exact and the sum's bound is known, that: the sum's is larger than a value's. Else

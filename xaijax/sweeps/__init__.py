@@ -17,7 +17,6 @@ Reading order:
     directory   the files of a run, written whole or not at all; one driver at a time
     cuts        which rows each part holds, by a size or by time
     question    what is asked, as JSON, by which a later call resumes or is refused
-    of_model    what tells its model from another one, or from the same one changed
     inputs      the rows, wherever they are
     parquet     rows of Parquet files, by row groups
 """

@@ -11,9 +11,9 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,27 +29,16 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 
+if TYPE_CHECKING:
+    from xaijax.sweeps.run import Run
+
 MARK = "xaijax.Run"  # what a table that this file wrote says of its format
 OF_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")  # files of a group, beside its arrays
 ARRAYS = ("values", "base_values", "std_errors", "outputs")
 RULE_COLUMNS = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
 
 
-class Finished(Protocol):
-    """A complete run, as this file reads it."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def rows_per_part(self) -> int: ...
-    @property
-    def manifest(self) -> dict[str, Any]: ...
-    @property
-    def labels(self) -> Any: ...
-    def read(self) -> Iterator[tuple[int, Explanation | Rules]]: ...
-
-
-def to_parquet(run: Finished, path: Any) -> Path:
+def to_parquet(run: Run, path: Any) -> Path:
     """See `Run.to_parquet`."""
     arrow: Any = require("pyarrow", "xaijax[scale]")
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
@@ -74,7 +63,7 @@ def to_parquet(run: Finished, path: Any) -> Path:
     return target
 
 
-def to_zarr(run: Finished, path: Any) -> Path:
+def to_zarr(run: Run, path: Any) -> Path:
     """See `Run.to_zarr`."""
     zarr: Any = require("zarr", "xaijax[scale]")
     target = as_path(path)
@@ -236,7 +225,7 @@ def _twice(label: str) -> str:
     )
 
 
-def told_of(run: Finished, found: Explanation | Rules) -> dict[str, Any]:
+def told_of(run: Run, found: Explanation | Rules) -> dict[str, Any]:
     """What a table says of itself: the question, names, and what values mean."""
     told: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
     told["run"] = run.manifest.get("id")
@@ -303,7 +292,7 @@ def errors_of(found: Explanation) -> np.ndarray:
     return found.std_errors
 
 
-def _sampled(run: Finished) -> bool:
+def _sampled(run: Run) -> bool:
     return any(isinstance(one, Explanation) and one.std_errors is not None for _, one in run.read())
 
 

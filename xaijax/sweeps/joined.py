@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from xaijax.results.rules import Rules
 from xaijax.sweeps.task import PART
 from xaijax.tables.rows import rows_of
 
+if TYPE_CHECKING:
+    from xaijax.sweeps.run import Run
+
 AT_ONCE = 1 << 16  # rows that are copied together
 FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
 ARRAYS = ("values", "base_values", "std_errors", "present", "bounds", "data")
@@ -32,15 +35,7 @@ COUNTED = ("naive_rows", "checked_rows")  # in the stats: one number, which grow
 Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
 
 
-class Parts(Protocol):
-    """The parts of a run, as this file reads them."""
-
-    @property
-    def sizes(self) -> Sequence[int]: ...  # rows of each
-    def explanation_of(self, number: int) -> Explanation: ...
-
-
-def joined(parts: Parts, lazy: bool, folder: Path, place: np.ndarray | None) -> Explanation:
+def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Explanation:
     """One explanation of all parts; lazy: its arrays are memory maps of files in `folder`.
 
     place: int64 [N], which of the rows of the parts each row is; None: they are the rows.
@@ -93,7 +88,7 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.lib.format.open_memmap(path, "w+", dtype, shape)
 
 
-def _whole(parts: Parts, N: int) -> Explanation:
+def _whole(parts: Run, N: int) -> Explanation:
     """`merge` of one row of each part: what all of it says beside its arrays, and its checks."""
     rows, added = [], dict.fromkeys(COUNTED, 0)
     for number in range(len(parts.sizes)):
@@ -124,7 +119,7 @@ def without_part(found: Explanation) -> Explanation:
 
 
 def _filled(
-    parts: Parts, whole: Explanation, place: np.ndarray | None, made: Made, fill: bool = True
+    parts: Run, whole: Explanation, place: np.ndarray | None, made: Made, fill: bool = True
 ) -> Explanation:
     """`whole` with the arrays of all parts; fill: read from the parts, else there already."""
     N = int(sum(parts.sizes)) if place is None else len(place)
@@ -146,7 +141,7 @@ def _filled(
     return dataclasses.replace(whole, stats=told, **values)
 
 
-def _fill(parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
+def _fill(parts: Run, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
     """Write the rows of all parts one under the other; of_rows: an entry for each part."""
     start = 0
     for number, size in enumerate(parts.sizes):
@@ -163,7 +158,7 @@ def _fill(parts: Parts, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarra
 
 
 def _spread(
-    parts: Parts,
+    parts: Run,
     of_rows: dict[str, np.ndarray],
     out: dict[str, np.ndarray],
     place: np.ndarray,

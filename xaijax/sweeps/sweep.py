@@ -32,8 +32,7 @@ from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
 from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget
-from xaijax.sweeps.of_model import PROBED
-from xaijax.sweeps.question import accepted, checked_options, question_of, refuse_other
+from xaijax.sweeps.question import PROBED, accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run
 from xaijax.sweeps.task import Opened, Recipe, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of

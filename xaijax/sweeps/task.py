@@ -30,7 +30,6 @@ from xaijax.core.errors import (
     ResumeMismatchError,
     XaiError,
 )
-from xaijax.core.facts import UNSHOWN
 from xaijax.core.reads import CODE, shown
 from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.host import OF_X
@@ -40,12 +39,11 @@ from xaijax.methods.progress import watched
 from xaijax.models.base.recipe import anew
 from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of
 from xaijax.results.rules import Rules
-from xaijax.results.same_question import other_mark
 from xaijax.sweeps.directory import PART, RunDirectory, Term
 from xaijax.sweeps.inputs import Piece, Source, counted_in_X
-from xaijax.sweeps.of_model import MOVED, held
-from xaijax.sweeps.question import accepted, method_of
+from xaijax.sweeps.question import MOVED, accepted, held, method_of
 from xaijax.tables.rows import rows_of
 
 RAISED = "xaijax: raised in"
@@ -54,7 +52,7 @@ EVERY = 1.0  # seconds between two reports of a part's share
 ENOUGH = 0.5  # seconds of a call by which a row's time is known
 SLOW = 3.0  # seconds of a first call that count as its row's own
 _opened = threading.local()  # an explainer is asked by one thread at a time
-_first_part: tuple[Any, dict[str, Any]] | None = None  # the marks of a run's first part
+_first_part: tuple[Any, Fingerprint] | None = None  # of a run
 
 
 @dataclass(frozen=True)
@@ -326,13 +324,15 @@ def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str,
             return
         if found.stats.get(PART, {}).get("run") != task.run:
             return
-        _first_part = key, {name: found.stats.get(name) for name in UNSHOWN}
-    other = other_mark(_first_part[1], stats)
-    if other is not None:
-        what = "model" if other == "model_fingerprint" else "background or function"
+        _first_part = key, fingerprint_of(found.stats)
+    for field in _first_part[1].why_not(fingerprint_of(stats)):
+        if field not in ENTRIES:
+            continue
+        what = "model" if field == "model" else "background or function"
         raise ResumeMismatchError(
-            f"{task.out} holds parts of another {what} (stats[{other!r}]) than {task.where()}: it "
-            f"has changed since they were answered. Give another directory, or ask as that run did."
+            f"{task.out} holds parts of another {what} (stats[{ENTRIES[field]!r}]) than "
+            f"{task.where()}: it has changed since they were answered. Give another directory, or "
+            "ask as that run did."
         )
 
 

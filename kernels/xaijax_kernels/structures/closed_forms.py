@@ -72,16 +72,25 @@ class Trees:
             sets = pays.shape[2]
             pays = pays.reshape(1 << group.d, -1)
             for part in _split(group):
-                pattern = _patterns(part, donors)
-                self.of_donors += _met(pattern, part.values)
-                place = pattern + (np.arange(len(part.values)) << part.d)
-                size = len(part.values) << part.d
-                w = np.repeat(background.weights, len(part.values))
-                met = np.bincount(place.ravel(), w, size).reshape(-1, 1 << part.d)
-                table = (met @ pays).reshape(size, sets).astype(donors.dtype)
+                met = self._meet(part, background)
+                table = (met @ pays).reshape(-1, sets).astype(donors.dtype)
                 at = interactions.places(part.players, background.P, background.of.order)
                 here = table, at.astype(np.int32), part.values.astype(table.dtype)
                 self._parts.append((part, [jnp.asarray(one) for one in here]))
+
+    def _meet(self, part: Leaves, background: Background) -> np.ndarray:
+        """The weight of the donors that meet each leaf by each pattern, [L, 2^d]; adds what the
+        leaves answer to them to `of_donors`. A block of donors at a time, in their order.
+        """
+        L, first = len(part.values), 0
+        met, base = np.zeros(L << part.d), np.arange(L) << part.d
+        for rows, n in blocks(background.donors):
+            pattern = np.asarray(broken(rows, *_bounds(part)))[:n]
+            self.of_donors[first : first + n] += _met(pattern, part.values)
+            w = np.repeat(background.weights[first : first + n], L)
+            np.add.at(met, (pattern + base).ravel(), w)
+            first += n
+        return met.reshape(L, -1)
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Form`."""
@@ -130,11 +139,6 @@ def _split(group: Leaves) -> Iterator[Leaves]:
 
 def _bounds(part: Leaves) -> tuple[np.ndarray, ...]:
     return part.column, part.slot, part.low, part.high
-
-
-def _patterns(part: Leaves, rows: np.ndarray) -> np.ndarray:
-    own = _bounds(part)
-    return np.concatenate([np.asarray(broken(some, *own))[:n] for some, n in blocks(rows)])
 
 
 def _met(pattern: np.ndarray, values: np.ndarray) -> np.ndarray:

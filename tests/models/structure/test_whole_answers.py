@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression
 
 import xaijax as xj
 from xaijax.games.asking import whole_rows
+from xaijax.games.engine.plan import SHARES
 from xaijax.models.asking import row_count
 from xaijax.models.structure import found as affine
 from xaijax_kernels.structures import closed_forms
@@ -125,7 +126,7 @@ def test_data_that_are_their_own_donors_are_asked_once(monkeypatch: pytest.Monke
     xj.QII(declared(), BACKGROUND, **outcome).unary()
     assert sum(asked) == len(BACKGROUND)
     with monkeypatch.context() as patched:
-        patched.setattr(whole_rows, "SHARE", 1 << 60)  # answers that are too large to keep
+        patched.setitem(SHARES, "kept", 0)  # answers that are too large to keep
         asked.clear()
         xj.QII(declared(), BACKGROUND, **outcome).unary()
         assert sum(asked) == 2 * len(BACKGROUND)

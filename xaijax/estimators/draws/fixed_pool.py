@@ -51,10 +51,12 @@ def refuse_means(game: Game, design: Design, samples: int, strata: int, K: int =
     """Raises MemoryPlanError if the means of orders and pool rows do not fit; K: at least."""
     m, n = sizes(samples, strata)
     numbers = (m * strata + 2 * n) * design.terms * K
-    if 8 * numbers > game.setting.max_memory // 4:
+    memory = game.setting.memory
+    if 8 * numbers > memory.share("results"):
+        least = memory.needed("results", 8 * numbers)
         raise MemoryPlanError(
             f"samples={samples:,} makes {m:,} orders and {n:,} pool rows, whose means take "
-            f"{32 * numbers:,} bytes, more than max_memory={game.setting.max_memory:,}. Say "
+            f"{least:,} bytes, more than max_memory={memory.whole:,}. Say "
             "fewer samples=, raise max_memory=, or say scheme='fresh'."
         )
 

@@ -172,7 +172,7 @@ def runs(
 ) -> Iterator[tuple[np.ndarray, Sampling]]:
     """(games, their run) for as many games as fit the memory together."""
     per_game = chunk_of(design) * design.coalitions
-    fits = min(ROWS_AT_A_TIME, game.setting.max_memory // 8 // (64 + 32 * game.outputs))
+    fits = min(ROWS_AT_A_TIME, game.setting.memory.fits("answers", 64 + 32 * game.outputs))
     step = max(1, min(fits // per_game, game.setting.rows_at_a_time))
     for n in range(0, rows.games, step):
         chosen = np.arange(n, min(n + step, rows.games))

@@ -473,9 +473,7 @@ def version_of(version: Any, guest: str, guests: Mapping[str, Any]) -> str | Non
                 f"version: there is no guest {unknown[0]!r}; guests are {list(guests)}."
             )
         version = version.get(guest)
-    if version is not None and not isinstance(version, str):
-        raise InputTypeError(f"version must be a text, got {version!r}.")
-    return version
+    return checks.text(version, "version", none=True)
 
 
 # A row is the host's columns and, per guest, the number of a token: n + 1 for "the block of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.federated.in_process.parties import Parties, parties_of
 from xaijax.games.measure.replacement import replacement_of
 from xaijax.players.index import named
@@ -29,9 +29,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
 def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
     """The weight of the two ends; refused where no regression takes one."""
     checks.positive(end_weight, "end_weight")
-    if not isinstance(estimator, str):
-        raise InputTypeError(f"estimator must be a text, got {type(estimator).__name__}.")
-    if estimator != "wls":
+    if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
             raise InputError(
                 f"end_weight={end_weight!r} is given, but estimator={estimator!r} has none. Say "

@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
-from xaijax.estimators.driver import EstimatorName
+from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.exact import Estimate
 from xaijax.estimators.least_squares import least_squares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
@@ -26,7 +26,6 @@ from xaijax.games.game import Game, Planned, tables
 from xaijax.games.measure.replacement import Baseline
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer
 from xaijax.models import explainer_class
 from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
@@ -64,7 +63,7 @@ class WithIdle(Explainer):
             return index_weights(index, busy)
         return induced_weights(weights, busy), name
 
-    def _answer(self, game: Game, choice: Choice) -> Answer:
+    def _answer(self, game: Game, choice: Choice) -> InstanceValues:
         found = super()._answer(game, choice)
         if not self._idle or found.values.shape[1] == self.players.count:
             return found

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.federated.in_process.parties import HOST, Parties
 from xaijax.federated.split.parts import Part, feature_names_of, load_arrays, save_arrays
@@ -105,10 +105,7 @@ class SplitModel:
             )
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")
-        if self.release is not None and not isinstance(self.release, str):
-            raise InputTypeError(
-                f"release must be a text or None, got {type(self.release).__name__}."
-            )
+        checks.text(self.release, "release", none=True)
         names = feature_names_of(self.feature_names, self.columns)
         object.__setattr__(self, "feature_names", names)
         if names is not None:

@@ -239,14 +239,10 @@ class FunctionPart:
     feature_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InputTypeError(
-                f"function must be a function of rows, got {type(self.function).__name__}."
-            )
+        checks.functions(self, "function")
         checks.whole_number(self.columns, "columns")
         checks.whole_number(self.width, "width")
-        if not isinstance(self.kind, str):
-            raise InputTypeError(f"kind must be a text, got {type(self.kind).__name__}.")
+        checks.text(self.kind, "kind")
         _check_identity(self)
 
     def answers(self, rows: np.ndarray) -> np.ndarray:
@@ -311,9 +307,7 @@ def _check_identity(part: Any) -> None:
     """Refuse names that are none; feature_names become a tuple."""
     for name in ("party", "release"):
         value = getattr(part, name)
-        if value is not None and not isinstance(value, str):
-            raise InputTypeError(f"{name} must be a text or None, got {type(value).__name__}.")
-        if value is not None and not 0 < len(value) <= LONGEST:
+        if checks.text(value, name, none=True) is not None and not 0 < len(value) <= LONGEST:
             raise InputError(f"{name} has {len(value)} characters; 1 to {LONGEST} are accepted.")
     names = feature_names_of(part.feature_names, part.columns)
     object.__setattr__(part, "feature_names", names)

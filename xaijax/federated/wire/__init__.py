@@ -9,5 +9,5 @@ Reading order:
     psi              private set intersection: which identifiers both parties have
     party            how any party is asked and answers; every failure is a typed refusal
     tokens           identifiers as tokens under a key that lives as long as a session
-    messages         the messages of the protocol; wire.proto says the same for other languages
+    messages         the messages of the protocol, read from wire.proto
 """

@@ -1,6 +1,7 @@
-"""The messages of the protocol: protobuf's, with descriptors made here in code.
+"""The messages of the protocol: protobuf's, with descriptors read from `wire.proto`.
 
-`wire.proto` beside this file says the same for other languages; a test compares the two.
+The file says everything, for other languages too. Nothing is generated from it, and nothing is tied
+to a generator's version.
 
 Letters: R rows, E numbers in a row.
 """
@@ -8,7 +9,8 @@ Letters: R rows, E numbers in a row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,70 +24,9 @@ INSTALL = "xaijax[federated]"
 LARGEST = 1 << 24  # bytes of one message
 FLOAT32 = float(np.finfo(np.float32).max)  # an answer's numbers are within it
 
-# {message: its fields, numbered from 1}; "text*" is repeated, a capital letter names a message.
-MESSAGES: Mapping[str, Mapping[str, str]] = {
-    "Refusal": {"code": "string", "text": "string"},
-    "Reply": {"refusal": "Refusal", "body": "bytes"},
-    "OpenRequest": {
-        "version": "uint32",
-        "public_key": "bytes",
-        "nonce": "bytes",
-        "model_version": "string",
-        "party": "string",
-        "release": "string",
-    },
-    "OpenReply": {
-        "version": "uint32",
-        "public_key": "bytes",
-        "nonce": "bytes",
-        "model_version": "string",
-        "session": "bytes",
-        "width": "uint32",
-        "fewest": "uint32",
-        "most": "uint32",
-        "state": "bytes",
-        "confirmation": "bytes",
-        "party": "string",
-        "release": "string",
-    },
-    "AlignRequest": {"session": "bytes", "count": "uint64", "digest": "bytes"},
-    "AlignReply": {"count": "uint64"},
-    "AnswerRequest": {"session": "bytes", "number": "uint32", "tokens": "bytes"},
-    "AnswerReply": {"number": "uint32", "width": "uint32", "values": "bytes"},
-    "BlockRequest": {"session": "bytes", "tokens": "bytes"},
-    "BlockReply": {"columns": "uint32", "values": "bytes"},
-    "IntersectRequest": {
-        "step": "uint32",
-        "request": "bytes",
-        "setup": "bytes",
-        "response": "bytes",
-        "count": "uint64",
-    },
-    "IntersectReply": {
-        "request": "bytes",
-        "setup": "bytes",
-        "response": "bytes",
-        "count": "uint64",
-    },
-    "StartRequest": {"version": "uint32"},
-    "StartReply": {
-        "version": "uint32",
-        "run": "bytes",
-        "columns": "uint32",
-        "guests": "string*",
-        "most": "uint32",
-    },
-    "LoadRequest": {
-        "run": "bytes",
-        "guest": "string",
-        "session": "bytes",
-        "tokens": "bytes",
-        "most": "uint32",
-    },
-    "LoadReply": {"count": "uint64"},
-    "PredictRequest": {"run": "bytes", "rows": "uint32", "values": "bytes"},
-    "PredictReply": {"width": "uint32", "values": "bytes"},
-}
+# Messages of wire.proto, which uses no more of the language than this.
+MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.DOTALL | re.MULTILINE)
+FIELD = re.compile(r"^  (repeated )?(\w+) (\w+) = (\d+);", re.MULTILINE)
 
 # What a party may be asked: {method: (request, reply)}.
 METHODS = {
@@ -103,7 +44,7 @@ def encode(message: str, /, **fields: Any) -> bytes:
 
 
 def decode(message: str, data: bytes) -> Any:
-    """The message that these bytes are, an object with the fields of `MESSAGES`.
+    """The message that these bytes are, an object with its fields in `wire.proto`.
 
     Raises FederatedProtocolError for bytes that are none.
     """
@@ -159,11 +100,11 @@ def file_descriptor() -> Any:
     descriptor = require("google.protobuf.descriptor_pb2", INSTALL)
     file = descriptor.FileDescriptorProto(name="wire.proto", package=PACKAGE, syntax="proto3")
     kinds = descriptor.FieldDescriptorProto
-    for name, fields in MESSAGES.items():
+    text = Path(__file__).with_name("wire.proto").read_text(encoding="utf-8")
+    for name, body in MESSAGE.findall(text):
         message = file.message_type.add(name=name)
-        for number, (field, kind) in enumerate(fields.items(), 1):
-            repeated, word = kind.endswith("*"), kind.rstrip("*")
-            one = message.field.add(name=field, number=number)
+        for repeated, word, field, number in FIELD.findall(body):
+            one = message.field.add(name=field, number=int(number))
             one.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             if word[0].isupper():
                 one.type, one.type_name = kinds.TYPE_MESSAGE, f".{PACKAGE}.{word}"
@@ -177,7 +118,6 @@ def _classes() -> dict[str, Any]:
     pool = require("google.protobuf.descriptor_pool", INSTALL).DescriptorPool()
     factory = require("google.protobuf.message_factory", INSTALL)
     pool.Add(file_descriptor())
-    return {
-        name: factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in MESSAGES
-    }
+    names = [one.name for one in file_descriptor().message_type]
+    found = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
+    return {name: factory.GetMessageClass(one) for name, one in found.items()}

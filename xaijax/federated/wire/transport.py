@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xaijax.core.checks import text
 from xaijax.core.errors import FederatedPeerLost, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.federated.wire.messages import LARGEST
@@ -37,10 +38,8 @@ class InMemory:
             raise InputTypeError(
                 f"party must be a Guest or an Arbiter, got {type(party).__name__}."
             )
-        if not isinstance(name, str):
-            raise InputTypeError(f"name must be a text, got {type(name).__name__}.")
         self._party: Party | None = party
-        self._names = (name,)
+        self._names = (text(name, "name"),)
 
     def call(self, method: str, data: bytes, deadline: float) -> bytes:
         """Hand one request over. `Host` and `Arbiter` call it.

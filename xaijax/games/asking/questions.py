@@ -293,7 +293,7 @@ class Questions:
         backend = self.backend()
         if len(masks) > self.setting.listed:
             raise MemoryPlanError(
-                f"max_memory={self.setting.max_memory:,} bytes is too little for a list of "
+                f"max_memory={self.setting.memory.whole:,} bytes is too little for a list of "
                 f"{len(masks):,} coalitions of {self.P} players. Raise max_memory=."
             )
         stream = RowStream(

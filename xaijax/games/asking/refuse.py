@@ -87,14 +87,15 @@ def refuse_large_tables(game: Game) -> None:
 
 
 def table_limits(game: Game, K: int) -> tuple[int, int]:
-    """(model rows, instances) of one stretch of tables: a quarter of the memory each."""
-    memory = game.setting.max_memory
-    values = memory // 4 // (16 * K)
-    tables = memory // 4 // (24 * K << game.P)
+    """(model rows, instances) of one stretch of tables."""
+    memory = game.setting.memory
+    table = 24 * K << game.P
+    values, tables = memory.fits("answers", 16 * K), memory.fits("results", table)
     if not values >> game.P or not tables:
+        least = memory.needed("results", table)
         raise MemoryPlanError(
-            f"max_memory={memory:,} bytes, but one table of 2^{game.P} coalitions and {K} outputs "
-            f"needs {4 * (24 * K << game.P):,}. Raise max_memory=."
+            f"max_memory={memory.whole:,} bytes, but one table of 2^{game.P} coalitions and {K} "
+            f"outputs needs {least:,}. Raise max_memory=."
         )
     return min(values, LARGEST_STRETCH), tables
 

@@ -30,7 +30,6 @@ Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K]
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
 LEAST_HYBRIDS = 128
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
-SHARE = 64  # of the memory, that the donors' answers may take for as long as a model is known
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,14 @@ def _of_donors(probed: Probed) -> tuple[Ends, Both | None, np.ndarray, np.ndarra
     """(the smallest and the largest of the donors' answers, what both answer to the donors, the
     mean score of the model's answers [K], and how far rounding may take the structure's from it).
 
-    Answers that take more than one part in SHARE of the memory are not kept: None.
+    Answers that take more than the share of what is kept are not: None.
     """
     replacement = probed.setting.replacement
     named, both = replacement.row, _asked(probed, replacement.codes)
     own, allowed = _checked(
         probed, replacement.codes, lambda b: f"background row {int(named[b])}", None, both
     )
-    kept = 2 * both[1].nbytes <= probed.setting.max_memory // SHARE
+    kept = probed.setting.memory.fits("kept", 2 * both[1].nbytes) > 0
     scores, allowed = scored(probed.setting.score, own, allowed)
     weights = replacement.weights
     return _ends(own), both if kept else None, weights @ scores, weights @ allowed

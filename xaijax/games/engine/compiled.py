@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from xaijax.core.once import shapes_of
 from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.structures.base import Structure
+
+if TYPE_CHECKING:
+    from xaijax.games.engine.plan import MemoryPlan
 
 RAISE = "Raise max_memory=."
 
@@ -60,7 +63,7 @@ class Compiled:
 
     kept: dict[Any, Any]  # the model's own, which all its explainers share
     clock: Clock
-    max_memory: int
+    memory: MemoryPlan
 
     def program(self, recipe: Recipe) -> Any:
         """The program, compiled the first time; raises MemoryPlanError where it does not fit."""
@@ -74,9 +77,9 @@ class Compiled:
             self.clock.compile_seconds += time.perf_counter() - started
         program = self.kept[recipe.name]
         needed = program.bytes * (recipe.ahead + 1)
-        if needed > self.max_memory:
+        if needed > self.memory.whole:
             raise MemoryPlanError(
-                f"max_memory={self.max_memory:,} bytes, but {recipe.what} needs {needed:,}. "
+                f"max_memory={self.memory.whole:,} bytes, but {recipe.what} needs {needed:,}. "
                 f"{recipe.remedy}"
             )
         return program.call

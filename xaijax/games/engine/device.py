@@ -22,6 +22,7 @@ from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_r
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import (
     LEAST_DONORS,
+    Held,
     bucket,
     bytes_of_row,
     capacity,
@@ -105,9 +106,9 @@ class DeviceBackend:
         return self.sizes.tile.rows
 
     @property
-    def bytes(self) -> int:
-        """That the run is planned with."""
-        return self.sizes.bytes
+    def held(self) -> Held:
+        """The bytes that the run is planned with."""
+        return self.sizes.held
 
     def calls(self, rows: int, scored: bool = True) -> int:
         """Dispatches of a stream of so many rows."""
@@ -175,8 +176,8 @@ class DeviceBackend:
 
     def pair_sums(
         self, answers: Answers, k: int, matrix: np.ndarray, count: Count
-    ) -> Callable[[], np.ndarray]:
-        """`reduce_pairs` started on the piece; call the result for float64 [blocks, K, M + 3]."""
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """`reduce_pairs` started on the piece; call the result for float64 [b, K, M + 3]."""
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
         width = count(min(low + 2, self.sizes.tile.P))
         made = partial(block_weights, matrix, parts, level, width)
@@ -185,9 +186,9 @@ class DeviceBackend:
         last = np.int32((1 << min(k, low)) - 1)
         sums = program(answers.values, weights, np.int32(level), last)
 
-        def read() -> np.ndarray:
+        def read(blocks: np.ndarray) -> np.ndarray:
             found = self._read(answers, sums)[:, :, :: 1 << level]  # one part of each pair
-            found = found.reshape(-1, *found.shape[3:])
+            found = found.reshape(-1, *found.shape[3:])[blocks]
             return np.concatenate([found[..., : matrix.shape[1]], found[..., width:]], axis=-1)
 
         return read
@@ -201,7 +202,7 @@ class DeviceBackend:
     def _pairs(self, weights: Any) -> Recipe:
         """Of the sums of pairs with these weights, an array or its shape."""
         tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
-        most = self.programs.compiled.max_memory // 4
+        most = self.programs.compiled.memory.share("results")
         reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform, most))
         at = np.int32(0), np.int32(0)
         return self.programs.reduction("pairs", reduce, (False,) * 3, weights, *at)
@@ -394,7 +395,7 @@ def part_of_tile(probed: Probed, parts: int) -> int:
     width, columns = widest_layer(probe.jaxpr, probe.rows, NAMED), codes.shape[1]
     whole = tile_rows(max(width, columns), codes.itemsize, setting.devices[0].platform)
     per_row = bytes_of_row(codes.itemsize, width, columns, probed.outputs)
-    return fitting_tile(whole // parts, per_row, setting.max_memory)
+    return fitting_tile(whole // parts, per_row, setting.memory)
 
 
 def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
@@ -416,7 +417,7 @@ def device_backend(probed: Probed, most_rows: int) -> DeviceBackend:
         tile=setting.limits.tile,
         batch_rows=setting.limits.batch_rows,
         most_rows=most_rows,
-        max_memory=setting.max_memory,
+        memory=setting.memory,
         weights=None if probed.spares else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if setting.score is not None and setting.score.reads_own else 0,

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -60,25 +61,32 @@ class Dispatches:
         after: tuple[Any, ...] = (),
         threads: int = 1,
     ) -> Iterator[UnderWay]:
-        """The dispatches of work, in order: what one is known by, its tiles [n, ...] with n <= T,
-        and what else is its own.
+        """The dispatches of work, in order: what one is known by, its tiles [n, ...] with n <= T
+        (an array, or several in a tuple), and what else is its own.
 
         The program takes (*before, counts, tiles, *after, *what is the dispatch's own).
         threads: dispatches that are one call of the model, cut for the threads that run them.
         """
         waiting: deque[UnderWay] = deque()
         for n, (asked, tiles, *own) in enumerate(work):
-            place, counts = dealt(len(tiles), self.tiles, self.mesh.size, self.clock.tiles)
-            self.clock.tiles += len(tiles)
-            if len(tiles) < self.tiles:
-                filled, tiles = tiles, np.zeros((self.tiles, *tiles.shape[1:]), tiles.dtype)
-                tiles[place] = filled
+            count = len(jax.tree.leaves(tiles)[0])
+            place, counts = dealt(count, self.tiles, self.mesh.size, self.clock.tiles)
+            self.clock.tiles += count
+            if count < self.tiles:
+                tiles = jax.tree.map(partial(_spread, place, self.tiles), tiles)
             self.clock.model_calls += n % threads == 0
             results = beside(program, (*before, counts, tiles, *after, *own))
             waiting.append(UnderWay(asked, place, results))
             if len(waiting) > self.ahead:
                 yield waiting.popleft()
         yield from waiting
+
+
+def _spread(place: np.ndarray, T: int, tiles: np.ndarray) -> np.ndarray:
+    """Tiles [n, ...] at their places among T, and zeros."""
+    out = np.zeros((T, *tiles.shape[1:]), tiles.dtype)
+    out[place] = tiles
+    return out
 
 
 def dealt(tiles: int, T: int, devices: int, before: int) -> tuple[np.ndarray, np.ndarray]:
@@ -103,11 +111,12 @@ def beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, 
     """Run the compiled program on one of the threads; its outputs, once they are there."""
     if not _threads:
         _threads.append(ThreadPoolExecutor(THREADS, "xaijax-dispatch"))
-    return _threads[0].submit(_run, program, arguments)
+    wide = jax.config.jax_enable_x64  # a context of the calling thread may have set it
+    return _threads[0].submit(_run, program, arguments, wide)
 
 
-def _run(program: Any, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
-    with usual():
+def _run(program: Any, arguments: tuple[Any, ...], wide: bool) -> tuple[jax.Array, jax.Array]:
+    with usual(), jax.enable_x64(wide):
         return jax.block_until_ready(program(*arguments))
 
 

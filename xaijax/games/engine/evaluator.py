@@ -27,6 +27,7 @@ from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.placement import mesh_of
 from xaijax.games.engine.plan import (
     Limits,
+    MemoryPlan,
     instances_at_a_time,
     power_below,
     rows_at_a_time,
@@ -318,9 +319,9 @@ class Setting:
         return self.model.offset
 
     @cached_property
-    def max_memory(self) -> int:
-        """Bytes the run may plan with."""
-        return self.limits.max_memory
+    def memory(self) -> MemoryPlan:
+        """Shares of the bytes that the run may plan with."""
+        return MemoryPlan(self.limits.max_memory)
 
     @cached_property
     def devices(self) -> tuple[Any, ...]:
@@ -347,18 +348,18 @@ class Setting:
     def instances_at_a_time(self) -> int:
         """Instances planned together; a function of background and memory only."""
         donors, P = len(self.replacement.codes), self.players.count
-        return instances_at_a_time(donors, P, self.row_bytes, self.max_memory)
+        return instances_at_a_time(donors, P, self.row_bytes, self.memory)
 
     @cached_property
     def rows_at_a_time(self) -> int:
         """Instances whose rows are held on the device together."""
-        return rows_at_a_time(self.row_bytes, self.max_memory)
+        return rows_at_a_time(self.row_bytes, self.memory)
 
     @cached_property
     def listed(self) -> int:
-        """Coalitions listed at a time: as many as a sixteenth of the memory can make."""
+        """Coalitions listed at a time."""
         # On its way a player's bit is one whole number in a few arrays.
-        fits = max(SLOT, self.max_memory // 16 // (12 * self.players.count))
+        fits = max(SLOT, self.memory.fits("lists", 12 * self.players.count))
         return min(fits // SLOT * SLOT, LISTED - SLOT)
 
     def most_rows(self, N: int) -> int:
@@ -367,7 +368,7 @@ class Setting:
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
-        codes, memory = self.replacement.codes, self.max_memory
+        codes, memory = self.replacement.codes, self.memory.whole
         smallest = 3 * SMALLEST_OF_WIDE * self.row_bytes + 2 * codes.nbytes
         if smallest > memory:
             raise MemoryPlanError(
@@ -381,7 +382,7 @@ class Setting:
 
         A device's tile is planned with the model's width.
         """
-        memory, tile = self.max_memory, self.limits.tile or 0
+        memory, tile = self.memory.whole, self.limits.tile or 0
         needed = 2 * tile * self.row_bytes
         if self.on_host and needed > memory:
             raise MemoryPlanError(
@@ -420,7 +421,7 @@ class Probed:
         """The model's programs, as this run's memory allows them."""
         kept = self.findings.programs
         kept = self.setting.model.compiled if kept is None else kept
-        return Compiled(kept, self.clock, self.setting.max_memory)
+        return Compiled(kept, self.clock, self.setting.memory)
 
     @cached_property
     def outputs(self) -> int:

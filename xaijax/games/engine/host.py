@@ -20,6 +20,7 @@ from xaijax.core.threads import in_order, threads_of
 from xaijax.games.engine.compiled import Compiled, Recipe, shape
 from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
 from xaijax.games.engine.plan import (
+    Held,
     capacity,
     power_below,
 )
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 Whose = Callable[[np.ndarray], str]  # of slots int32 [R, ...]
 
 ROWS_PER_CALL = 1 << 15
+COPIES = 4  # of a row at work: its codes, what they decode to, and two that the model makes
+BYTES_OF_ANSWER = 16  # one number as the model gave it, and as it is looked at
+TOGETHER = 1 << 20  # answers whose changes are held together
 # One row a slot: a host model's row is dear, so none is asked for as padding.
 SLOT_BITS = 0
 
@@ -64,10 +68,12 @@ class HostBackend:
         sharing: Sharing | None = None,
         score: Score | None = None,
         threads: int = 1,
+        outputs: int = 1,
+        most_rows: int = 1 << 62,
     ) -> None:
         """answer(codes [rows, C], first row) -> float64 [rows, A].
 
-        threads: that may call `answer` at a time.
+        threads: that may call `answer` at a time. outputs: A. most_rows: that are asked at most.
 
         sharing: None where hybrids that several instances share are not looked for.
 
@@ -83,6 +89,7 @@ class HostBackend:
         self._donors = jax.device_put(donors, device)
         self._players = None if players is None else jax.device_put(players, device)
         self._sharing, self.threads = sharing, threads
+        self._outputs, self._most_rows = outputs, most_rows
 
     @property
     def slot_bits(self) -> int:
@@ -95,11 +102,18 @@ class HostBackend:
         return self._block
 
     @property
-    def bytes(self) -> int:
-        """Of calls at work (codes, decoded values, the model's copies), donors and instances."""
-        columns, itemsize = self._donors.shape[1], self._donors.dtype.itemsize
-        work = 8 * self._call * max(1, self.threads)
-        return columns * itemsize * (work + self._instances + len(self._donors))
+    def held(self) -> Held:
+        """The bytes of calls at work (codes, decoded values, the model's copies), their answers,
+        donors and instances.
+        """
+        row = self._donors.shape[1] * self._donors.dtype.itemsize
+        work = min(self._call, self._most_rows) * max(1, self.threads)
+        return {
+            "tile": COPIES * row * work,
+            "answers": BYTES_OF_ANSWER * self._outputs * work,
+            "instances": row * self._instances,
+            "background": row * len(self._donors),
+        }
 
     def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model for a stream of so many rows, where none are shared."""
@@ -238,30 +252,29 @@ class HostBackend:
 
     def pair_sums(
         self, answers: Answered, k: int, matrix: np.ndarray, count: Count
-    ) -> Callable[[], np.ndarray]:
-        """As on the device, of whole blocks only; float64 [blocks, K, M + 3]."""
-        values = answers.values
-        blocks = len(values) // len(matrix)
-        v = values[: blocks * len(matrix)].reshape(blocks, len(matrix), -1).swapaxes(1, 2)
-        empty, full = v[:, :, :1], v[:, :, (1 << k) - 1 :][:, :, :1]
-        change = v - empty
-        span = np.abs(change).max(axis=2, keepdims=True)
-        sums = np.concatenate([change @ matrix, empty, full, span], axis=2)
-        return lambda: sums
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """As on the device, of whole blocks only; float64 [b, K, M + 3]."""
+        rows, last = len(matrix), (1 << k) - 1
+
+        def read(blocks: np.ndarray) -> np.ndarray:
+            own = answers.values[rows * blocks[0] : rows * (blocks[-1] + 1)]
+            return _of_blocks(own, rows, lambda change, _: change @ matrix, last)
+
+        return read
 
     def piece_sums(
         self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
         """As on the device, of whole blocks only; float64 [blocks, K, columns + 3]."""
-        R = self._block
-        blocks = len(answers.values) // R
-        v = answers.values[: blocks * R].reshape(blocks, R, -1).swapaxes(1, 2)
-        first, last = v[:, :, :1], v[:, :, -1:]
-        change = v - first
-        span = np.abs(change).max(axis=2, keepdims=True)
-        sums = [part @ matrices[h] for part, h in zip(change, high_bits[:blocks], strict=True)]
-        stacked = np.stack(sums) if sums else change[:, :, : matrices.shape[2]]
-        return lambda: np.concatenate([stacked, first, last, span], axis=2)
+
+        def summed(change: np.ndarray, first: int) -> np.ndarray:
+            out = np.empty((*change.shape[:2], matrices.shape[2]))
+            for one, part, h in zip(out, change, high_bits[first:], strict=False):
+                one[...] = part @ matrices[h]
+            return out
+
+        sums = _of_blocks(answers.values, self._block, summed)
+        return lambda: sums
 
     def tables(
         self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
@@ -326,6 +339,31 @@ class HostBackend:
             return program(on_device, self._donors, self._players, full, listed)
 
         return draw
+
+
+def _of_blocks(
+    values: np.ndarray,
+    rows: int,
+    summed: Callable[[np.ndarray, int], np.ndarray],
+    last: int = -1,
+) -> np.ndarray:
+    """What blocks of so many rows of answers [R, K] come to, float64 [blocks, K, M + 3]: the sums,
+    the answer to the first row and to the row `last`, and how far answers go from the first.
+
+    summed(changes from the first row [b, K, rows], number of the first block) -> [b, K, M]. Some
+    blocks at a time: their changes take as much as the answers themselves.
+    """
+    blocks, K = len(values) // rows, values.shape[1]
+    step = max(1, TOGETHER // (rows * K))
+    v = values[: blocks * rows].reshape(blocks, rows, K).swapaxes(1, 2)
+    parts = []
+    for first in range(0, max(blocks, 1), step):  # of no blocks there is a shape too
+        some = v[first : first + step]
+        empty, full = some[:, :, :1], some[:, :, last:][:, :, :1]
+        change = some - empty
+        span = np.maximum(change.max(axis=2), -change.min(axis=2))[:, :, None]
+        parts.append(np.concatenate([summed(change, first), empty, full, span], axis=2))
+    return np.concatenate(parts)
 
 
 def _drawn(P: int, kind: str, x: Any, donors: Any, players: Any, slots: Any, masks: Any) -> Any:
@@ -451,7 +489,7 @@ def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
             probed.asked_again(code_rows, answers, table)
         return answers
 
-    call, block = _host_rows(setting, most_rows)
+    call, block = _host_rows(setting, most_rows, K)
     threads = min(threads_of(model.thread_safe), _together(setting, call))
     return HostBackend(
         answer,
@@ -467,13 +505,14 @@ def host_backend(probed: Probed, most_rows: int, table: Table) -> HostBackend:
         sharing=_sharing(setting),
         score=setting.score,
         threads=threads,
+        outputs=K,
+        most_rows=most_rows,
     )
 
 
 def _together(setting: Setting, call: int) -> int:
-    """Calls of a thread-safe model that half of the memory holds, as `_host_rows` counts them."""
-    codes = setting.replacement.codes
-    return max(1, setting.max_memory // 2 // (8 * codes.shape[1] * codes.itemsize * call))
+    """Calls of a thread-safe model that fit, as `_host_rows` counts them."""
+    return max(1, setting.memory.fits("tile", 8 * setting.row_bytes * call))
 
 
 def _sharing(setting: Setting) -> Sharing | None:
@@ -482,21 +521,23 @@ def _sharing(setting: Setting) -> Sharing | None:
     if len(codes) > 1 or not setting.limits.shares or not setting.model.deterministic:
         return None
     # Codes, those asked, and what sorting needs.
-    return Sharing(setting.max_memory // 16 // (codes.shape[1] * codes.itemsize + 32))
+    return Sharing(setting.memory.fits("parts", setting.row_bytes + 32))
 
 
-def _host_rows(setting: Setting, most_rows: int) -> tuple[int, int]:
+def _host_rows(setting: Setting, most_rows: int, K: int) -> tuple[int, int]:
     """(rows of one call, rows of one block of sums).
 
-    A block: `tile`, or as many rows as a quarter of the memory holds with their codes, their
-    decoded values and the model's own copies; a power of two. A call: `batch_size` rounded up
+    A block: `tile`, or as many rows as the share of a tile holds with their codes, their
+    decoded values and the model's own copies, and that of answers with their K numbers; a power of
+    two. A call: `batch_size` rounded up
     to whole blocks, as tiles are on a device: many models round a single row's answer in
     another way than a batch's. Never more than is asked for, than fits, or than the model's
     `max_rows`, a power of two below it.
     """
     setting.refuse_large_tile()
-    codes = setting.replacement.codes
-    fits = setting.max_memory // 4 // (8 * codes.shape[1] * codes.itemsize)
+    memory = setting.memory
+    fits = memory.fits("tile", 8 * setting.row_bytes)
+    fits = min(fits, memory.fits("answers", BYTES_OF_ANSWER * K))
     block = setting.limits.tile or max(SMALLEST_OF_WIDE, min(ROWS_PER_CALL, power_below(fits)))
     wanted = min(setting.limits.batch_rows or block, max(block, min(most_rows, fits)))
     call = -(-wanted // block) * block

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.games.engine.compiled import Clock, Recipe
+from xaijax.games.engine.plan import Held
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 
@@ -120,8 +121,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def bytes(self) -> int:
-        """That are planned for donors, instances and answers under way."""
+    def held(self) -> Held:
+        """The bytes that are planned for donors, instances, rows at work and their answers."""
         ...
 
     def calls(self, rows: int, scored: bool = True) -> int:
@@ -165,8 +166,9 @@ class Backend(Protocol):
 
     def pair_sums(
         self, answers: Any, k: int, matrix: np.ndarray, count: Count
-    ) -> Callable[[], np.ndarray]:
-        """Start the values of all blocks of the piece; float64 [blocks, K, M + 3] on call.
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Start the values of the piece's blocks; called with the places of some blocks beside each
+        other, int [b], it gives theirs, float64 [b, K, M + 3].
 
         matrix [rows, M] of k players that differ; count(k) gives M.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -31,6 +31,49 @@ from xaijax_kernels.engine.tiles import (
 
 LEAST_LISTED = 1 << 13
 LEAST_DONORS = 16
+MOST_PAIRS, MOST_FLAGS = 1 << 19, 1 << 26
+MOST_INSTANCES = 1 << 13
+
+Share = Literal[
+    "tile", "answers", "results", "instances", "parts", "lists", "pairs", "kept"
+]  # what a run holds at a time
+SHARES: dict[Share, int] = {  # in 64ths of the memory; they add up to the whole
+    "tile": 16,  # rows that go through the model in one call, and its layers
+    "answers": 16,  # answers that are not summed yet
+    "results": 16,  # what is made of answers: tables, sums, values of coalitions
+    "instances": 4,  # codes of the instances that are asked about together
+    "parts": 4,  # what players of single rows add to a layer; hybrids looked through for equal ones
+    "lists": 4,  # coalitions
+    "pairs": 3,  # which players of the instances differ from which donor
+    "kept": 1,  # answers that later calls use again
+}
+
+
+Held = dict[str, int]  # bytes of each share that a run plans to hold, and of its "background"
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Hands out shares of the bytes that a run may use; together they take no more than the whole.
+
+    Every limit that a run derives from `max_memory` is a share of this plan, so that what is held
+    at the same time has been counted once.
+    """
+
+    whole: int
+
+    def share(self, name: Share) -> int:
+        """The bytes of one share."""
+        return self.whole * SHARES[name] // sum(SHARES.values())
+
+    def fits(self, name: Share, each: int) -> int:
+        """How many things of `each` bytes the share holds; 0: not even one."""
+        return self.share(name) // max(1, each)
+
+    @staticmethod
+    def needed(name: Share, size: int) -> int:
+        """The least memory whose share holds `size` bytes."""
+        return -(-size * sum(SHARES.values()) // SHARES[name])
 
 
 @dataclass(frozen=True)
@@ -45,12 +88,16 @@ class Sizes:
     bytes_per_row: int  # of a tile at work
 
     @property
-    def bytes(self) -> int:
-        """Of a tile at work on each device, the answers under way, the donors and the instances."""
+    def held(self) -> Held:
+        """The bytes of a tile at work, the answers under way, the donors and the instances."""
         itemsize = np.dtype(self.tile.dtype).itemsize
-        work = self.tile.rows * self.bytes_per_row
         waiting = (LOOK_AHEAD + 1) * self.rows * (self.tile.outputs + 1)
-        return work + itemsize * (waiting + (self.instances + self.donors) * self.columns)
+        return {
+            "tile": self.tile.rows * self.bytes_per_row,
+            "answers": itemsize * waiting,
+            "instances": itemsize * self.instances * self.columns,
+            "background": itemsize * self.donors * self.columns,
+        }
 
     @property
     def rows(self) -> int:
@@ -73,7 +120,7 @@ def plan_sizes(
     tile: int | None,
     batch_rows: int | None,
     most_rows: int,
-    max_memory: int,
+    memory: MemoryPlan,
     weights: int | None = None,
     operations: float = 0.0,
     answers: int = 0,
@@ -89,36 +136,34 @@ def plan_sizes(
     slot_bits = min(P, SLOT_BITS)
     per_row = bytes_of_row(itemsize, width, columns, max(outputs, answers))
     widest = max(width, columns)
-    rows = tile or fitting_tile(
-        tile_rows(widest, itemsize, platform, operations), per_row, max_memory
-    )
+    rows = tile or fitting_tile(tile_rows(widest, itemsize, platform, operations), per_row, memory)
     if tile is None and weights is not None:
         rows = rows_of_wide(rows, widest, weights, itemsize, platform)
-    while tile is None and rows > SMALLEST_OF_WIDE and rows * per_row > max_memory:
+    while tile is None and rows > SMALLEST_OF_WIDE and rows * per_row > memory.whole:
         rows //= 2
-    if rows * per_row > max_memory:
+    if rows * per_row > memory.whole:
         raise MemoryPlanError(
-            f"max_memory={max_memory:,} bytes, but one tile of {rows} rows needs about "
+            f"max_memory={memory.whole:,} bytes, but one tile of {rows} rows needs about "
             f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
         )
     tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
-    tiles = min(tiles, tiles_that_fit(rows, outputs, itemsize, max_memory))
+    tiles = min(tiles, tiles_that_fit(rows, outputs, itemsize, memory))
     tiles = -(-tiles // devices) * devices
     return Sizes(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
-        rows_at_a_time(columns * itemsize, max_memory),
+        rows_at_a_time(columns * itemsize, memory),
         donors,
         columns,
         per_row,
     )
 
 
-def tiles_that_fit(rows: int, outputs: int, itemsize: int, max_memory: int) -> int:
-    """Tiles of a dispatch whose answers take a quarter of the memory at most; one at least."""
-    return max(1, max_memory // 4 // max(1, rows * itemsize * (outputs + 1)))
+def tiles_that_fit(rows: int, outputs: int, itemsize: int, memory: MemoryPlan) -> int:
+    """Tiles of a dispatch whose answers fit; one at least."""
+    return max(1, memory.fits("answers", rows * itemsize * (outputs + 1)))
 
 
 def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:
@@ -126,22 +171,22 @@ def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:
     return itemsize * (2 * width + 3 * columns + outputs) + 16
 
 
-def fitting_tile(rows: int, bytes_per_row: int, max_memory: int) -> int:
-    """`rows`, halved until four tiles fit the memory; not below the smallest tile."""
-    while rows > SMALLEST_TILE and rows * bytes_per_row * 4 > max_memory:
+def fitting_tile(rows: int, bytes_per_row: int, memory: MemoryPlan) -> int:
+    """`rows`, halved until the tile fits its share; not below the smallest tile."""
+    while rows > SMALLEST_TILE and rows > memory.fits("tile", bytes_per_row):
         rows //= 2
     return max(SMALLEST_TILE, rows)
 
 
-def instances_at_a_time(donors: int, P: int, bytes_per_row: int, max_memory: int) -> int:
+def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryPlan) -> int:
     """Instances whose pairs are planned together.
 
-    A pair takes some 80 bytes on the host and two flags a player: a quarter of the memory, and at
-    most about half a million pairs. It does not depend on how many instances there are, so that
-    every call runs the same program.
+    A pair takes some 80 bytes on the host and two flags a player; at most about half a million
+    pairs are planned, and no more than have 64 MB of flags. The number does not depend on how many
+    instances there are, so that every call runs the same program.
     """
-    by_pairs = min(1 << 19, max_memory // 4 // (80 + 2 * P)) // donors
-    return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, max_memory)))
+    by_pairs = min(MOST_PAIRS, MOST_FLAGS // P, memory.fits("pairs", 80 + 2 * P)) // donors
+    return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, memory)))
 
 
 def capacity(coalitions: int, most: int) -> int:
@@ -159,9 +204,9 @@ def bucket(donors: int, least: int = 1) -> int:
     return max(least, -(-donors // step) * step)
 
 
-def rows_at_a_time(bytes_per_row: int, max_memory: int) -> int:
-    """Instances whose rows are held on the device together: an eighth of the memory."""
-    return max(1, min(max_memory // 8 // max(1, bytes_per_row), 1 << 13))
+def rows_at_a_time(bytes_per_row: int, memory: MemoryPlan) -> int:
+    """Instances whose rows are held on the device together."""
+    return max(1, min(memory.fits("instances", bytes_per_row), MOST_INSTANCES))
 
 
 @dataclass(frozen=True)
@@ -180,7 +225,7 @@ class Limits:
         """Bytes the run may plan with; fixed when first asked for, so that plans stay the same."""
         if self.memory is not None:
             return self.memory
-        return stated_limit() or free_memory(self.devices[0]) // 2
+        return usable(free_memory(self.devices[0]))
 
 
 def limits_of(
@@ -193,6 +238,13 @@ def limits_of(
     own = tuple(devices_of(devices))
     memory = None if max_memory is None else checks.whole_number(max_memory, "max_memory")
     return Limits(own, rows, batch_rows, memory, named=devices is not None)
+
+
+def usable(free: int) -> int:
+    """The bytes to plan with where no max_memory= says it: half of what is free, if the environment
+    names no other limit.
+    """
+    return stated_limit() or free // 2
 
 
 def stated_limit() -> int | None:

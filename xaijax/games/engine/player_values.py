@@ -23,7 +23,6 @@ from xaijax.games.measure.replacement import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
-SHARE = 16  # of the memory that a table may take
 TOGETHER = 1 << 12  # whole rows in one call
 
 
@@ -81,7 +80,7 @@ def _made(probed: Probed, codes: np.ndarray) -> Values | None:
     whole = agreement_codes(rows)
     structure, players = probed.structure, probed.setting.code_players
     width = probed.known.parts
-    most = probed.setting.max_memory // SHARE // (width * rows.itemsize)
+    most = probed.setting.memory.fits("parts", width * rows.itemsize)
     firsts, numbers, V = [], [], 0
     for p in range(probed.setting.players.count):
         first, number = distinct(whole[:, players == p])

@@ -109,7 +109,7 @@ class Programs:
         if scored or self._outputs <= self.sizes.tile.outputs:
             return T
         itemsize = self.donors.dtype.itemsize
-        held = tiles_that_fit(rows, self._outputs, itemsize, self.compiled.max_memory)
+        held = tiles_that_fit(rows, self._outputs, itemsize, self.compiled.memory)
         fits = min(held, max(1, MOST_ANSWERS // (rows * self._outputs)))
         return min(T, -(-fits // devices) * devices)
 

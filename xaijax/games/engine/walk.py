@@ -94,7 +94,7 @@ class WalkBackend:
         self._donors = jax.device_put(padded.reshape(*split, P), self._same)
         self._weights = jax.device_put(weights.reshape(split), self._same)
         per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
-        fits = max(1, compiled.max_memory // 8 // (per_tile * donors.itemsize))
+        fits = max(1, compiled.memory.fits("answers", per_tile * donors.itemsize))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
         self._dispatches = Dispatches(mesh, compiled.clock, self.tiles, LOOK_AHEAD)
 

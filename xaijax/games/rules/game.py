@@ -15,6 +15,7 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.plan import MemoryPlan
 from xaijax.games.measure.replacement import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
@@ -29,7 +30,13 @@ from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
 
 MOST_FLAGS = 1 << 23  # draws whose pulls are made together
+BYTES_OF_DRAW = 32  # a place, a number on its way and in a pull, and flags
 SHARED = np.uint64(0)  # in place of fingerprint and rule, for draws that all rules share
+
+
+def draws_at_a_time(memory: MemoryPlan) -> int:
+    """The draws whose pulls are made together."""
+    return min(MOST_FLAGS, memory.fits("results", BYTES_OF_DRAW))
 
 
 class RuleAsker:
@@ -153,7 +160,9 @@ class RuleGame:
         asked = shares.any(axis=1)  # a draw of no share is not asked
         means, sizes = np.empty((2, len(instance), shares.shape[1]))
         D = len(weights)
-        step = max(1, MOST_FLAGS // D)
+        memory = self.asker.evaluator.setting.memory
+        step = max(1, draws_at_a_time(memory) // D)
+        keep = min(MOST_BITS, 8 * memory.share("parts"))
         kept = []
         for at in range(0, len(instance), step):
             part = slice(at, at + step)
@@ -164,7 +173,7 @@ class RuleGame:
             else:
                 own = None
             means[part], sizes[part] = _means(agrees, own, weights)
-            if self._shares_draws and len(instance) * D <= MOST_BITS:
+            if self._shares_draws and len(instance) * D <= keep:
                 kept.append(np.packbits(agrees, axis=1))
         if kept:
             self._known.keep(instance, rules, np.concatenate(kept), asked)

@@ -37,7 +37,6 @@ MOST_DONORS = 16  # of a block: its sum is not compensated
 FILLED = 8  # blocks may have an eighth more donors than there are
 ROWS_OF_TILE = 1 << 19  # of an instance and a segment of donors, some blocks
 TILES = 16  # in a dispatch
-SHARE = 8  # of the memory that tables may take
 
 
 class ByAveragedTables:
@@ -134,7 +133,7 @@ class Averaged:
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
         table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
-        self._most = setting.max_memory // SHARE // table  # instances at a time
+        self._most = setting.memory.fits("results", table)  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
         self._program: Any = None
@@ -150,7 +149,7 @@ class Averaged:
         if not shapes_of(programs.structure.of, programs.params).prepares:
             return False
         held = self._prepared
-        return held.size * held.dtype.itemsize <= setting.max_memory // SHARE
+        return setting.memory.fits("results", held.size * held.dtype.itemsize) > 0
 
     @cached_property
     def _prepared(self) -> jax.ShapeDtypeStruct:

@@ -36,7 +36,6 @@ ROWS_OF_TILE = 1 << 12  # beside each instance: the donors' parts of so many row
 NUMBERS_OF_TILE = 1 << 20  # of these parts, where a usual tile has fewer rows
 INSTANCES = 16  # of a tile
 TILES = 16  # in a dispatch
-SHARE = 16  # of the memory that results may take, and parts of players
 LEAST_ROWS = 16  # whose parts of players are held
 
 
@@ -104,13 +103,13 @@ class Listed:
         most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
         blocks = max(1, most // block)
         held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
-        fits = max(1, setting.max_memory // SHARE // (LOOK_AHEAD + 1) // held)
+        fits = max(1, setting.memory.fits("results", (LOOK_AHEAD + 1) * held))
         instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
-        held = setting.max_memory // SHARE // (of_row * programs.donors.itemsize)
+        held = setting.memory.fits("parts", of_row * programs.donors.itemsize)
         by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
         self._instances = min(programs.sizes.instances, power_below(held) if by_player else 1 << 30)
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)

@@ -119,7 +119,7 @@ def _start(
         matrix = weights.corners(k, 1 << log2_rows)
         sums = backend.pair_sums(answers, k, matrix, weights.count)
         place = (pairs.start[lo:hi] - piece.first_row) >> log2_rows
-        return lambda: totals.add_pairs(pairs, lo, hi, k, sums()[place])
+        return lambda: totals.add_pairs(pairs, lo, hi, k, sums(place))
     matrices = weights.pieces(k, block.bit_length() - 1)
     tile_row = np.arange(piece.first_row, piece.first_row + piece.rows, block)
     pair = np.searchsorted(pairs.start, tile_row, side="right") - 1

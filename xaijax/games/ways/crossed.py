@@ -32,7 +32,6 @@ MOST_INSTANCES = 1 << 11  # in one call; two calls run beside each other
 # 0.8 of the time, a kernel machine and logistic regression with 16 in place of 32 0.8 to 0.95.
 FEW, VALUES = 8, 16
 HYBRIDS = 1 << 14  # that the head takes at a time
-SHARE = 8  # of the memory that the parts of a block of instances may take
 
 
 def crossed(
@@ -82,7 +81,7 @@ def crossed(
 def _coalitions_at_a_time(setting: Setting, values: Values) -> int:
     # A block holds its parts twice or three times while they are made.
     per_coalition = 3 * INSTANCES * values.table.shape[1] * values.table.dtype.itemsize
-    return max(1, setting.max_memory // SHARE // per_coalition)
+    return max(1, setting.memory.fits("results", per_coalition))
 
 
 def _blocks(entries: Any, values: Values, first: int, step: int) -> tuple[np.ndarray, ...]:

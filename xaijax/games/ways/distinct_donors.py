@@ -191,7 +191,7 @@ class ByCrossing:
 
 def stretches(ask: Questions, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
     """Instances int [n] whose answers are held together."""
-    fits = min(ROWS_AT_A_TIME, ask.setting.max_memory // 8 // (32 + 16 * K))
+    fits = min(ROWS_AT_A_TIME, ask.setting.memory.fits("answers", 32 + 16 * K))
     step = max(1, min(ask.setting.rows_at_a_time, fits // len(entries)))
     for first in range(0, len(chosen), step):
         yield chosen[first : first + step]

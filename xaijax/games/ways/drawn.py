@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.games.asking.questions import Questions
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.evaluator import Probed
-from xaijax.games.engine.player_values import SHARE, Values, head_of, values_of
+from xaijax.games.engine.player_values import Values, head_of, values_of
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
@@ -35,7 +35,7 @@ def drawn_values(ask: Questions, L: int) -> Values | None:
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = setting.players.count * known.width * setting.replacement.codes.itemsize
-    if (ask.N + len(setting.replacement.codes)) * per_row > setting.max_memory // SHARE:
+    if (ask.N + len(setting.replacement.codes)) * per_row > setting.memory.share("parts"):
         return None
     return values_of(ask.probed, ask.codes)
 

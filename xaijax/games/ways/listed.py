@@ -199,7 +199,7 @@ class ListOfCoalitions:
         """
         self._ask, self._ways, self._masks = ask, ways, masks
         self._B = len(ask.setting.replacement.weights)
-        self._most = max(1, min(MOST_ROWS, ask.setting.max_memory // 4 // (16 * K)))
+        self.most = max(1, min(MOST_ROWS, ask.setting.memory.fits("answers", 16 * K)))
         self._K = K
         self.structure: str | None = None  # what answered some instances, if the model did not
 
@@ -233,7 +233,7 @@ class ListOfCoalitions:
     ) -> Iterator[tuple[WayOfList, Part]]:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
-        fits = max(slot, self._most // B // slot * slot)
+        fits = max(slot, self.most // B // slot * slot)
         step = min(self._ask.setting.listed, fits)
         left, taken = np.arange(n), []
         for way in self._ways:  # corners are asked once for each part of the list
@@ -243,8 +243,8 @@ class ListOfCoalitions:
                 left = left[~places]
         for c in range(0, C, step):
             padded = -(-min(step, C - c) // slot) * slot
-            donors = max(1, min(B, self._most // padded))
-            together = max(1, self._most // (padded * donors))
+            donors = max(1, min(B, self.most // padded))
+            together = max(1, self.most // (padded * donors))
             for b in range(0, B, donors):
                 own = np.arange(b, min(b + donors, B))
                 for way, chosen in taken:
@@ -268,7 +268,7 @@ def _means(
     """The same on this backend, so many at a time as the memory holds."""
     n, C, P = masks.shape
     slot, setting = 1 << backend.slot_bits, ask.setting
-    B, most = len(setting.replacement.weights), max(1, setting.max_memory // 4 // (16 * K))
+    B, most = len(setting.replacement.weights), max(1, setting.memory.fits("answers", 16 * K))
     most = min(MOST_ROWS, most)
     step = min(setting.listed, max(slot, most // B // slot * slot))
     out = np.zeros((n, C, K))

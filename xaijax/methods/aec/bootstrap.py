@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.checks import MINUTE_OF_A_CORE, tell
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.plan import stated_limit
+from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.distinct import ValueTable, stacked
 from xaijax.methods.aec.draws import PIECE, Draws
 from xaijax.methods.aec.learner import Learner
@@ -65,7 +65,7 @@ def refuse_many(found: Survey, count: int) -> None:
     held = (
         48 * count * max(1, len(found.target.positives)) * found.F
     )  # of effects, and of what is sorted to ranks
-    memory = stated_limit() or available_host_memory() // 2
+    memory = usable(available_host_memory())
     if held > memory:
         raise MemoryPlanError(
             f"bootstrap={count:,} replicates of {found.F:,} columns take about {held:,} bytes, "

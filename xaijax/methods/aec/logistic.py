@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 
 from xaijax.core import checks
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
-from xaijax.games.engine.plan import stated_limit
+from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
 from xaijax.methods.aec.rows import Block, Rows, Table
 from xaijax.methods.aec.survey import Survey
@@ -204,7 +204,7 @@ def _by_sklearn(
         return out
 
     columns = [int(j) for j in np.flatnonzero(found.fitted)]
-    memory = stated_limit() or available_host_memory() // 2
+    memory = usable(available_host_memory())
     threads = max(1, min(cores(), memory // (HELD * 8 * len(table.y))))
     with one_thread_of_blas():  # the columns go beside each other
         for j, of_classes in zip(columns, in_order(fitted, columns, threads), strict=True):

@@ -120,10 +120,7 @@ def normalized_movement_rate(
         explainable methods" (ICIP 2022). Salih, "Explainable artificial intelligence for dependent
         features: additive effects of collinearity" (2024), Table 3.
     """
-    if not isinstance(return_steps, bool):
-        raise InputTypeError(
-            f"return_steps must be True or False, got {checks.shown(return_steps)}."
-        )
+    checks.yes_or_no(return_steps, "return_steps")
     closed_form = getattr(ranker, "_remaining", None)
     if isinstance(ranker, type) or not closed_form:
         _check_ranker(ranker)

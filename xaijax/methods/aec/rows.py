@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,16 +29,6 @@ class Block(NamedTuple):
     x: np.ndarray  # float64 [F, R]
     y: np.ndarray  # [R], as given
     weights: np.ndarray | None  # float64 [R], positive
-
-
-class Rows(Protocol):
-    """What AEC asks of the rows; each call of `blocks` is one pass over them."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def in_memory(self) -> bool: ...
-    def blocks(self) -> Iterator[Block]: ...
 
 
 def block_rows(features: int) -> int:
@@ -154,6 +144,9 @@ class Chunks:
                 f"X of chunk {place} is {kind}, but that of the first chunk is {self._kind}, so "
                 "that their columns cannot be compared. Give all chunks as the same kind."
             )
+
+
+Rows: TypeAlias = Table | Chunks  # what AEC asks; each call of `blocks` is one pass
 
 
 def text_names(X: Any) -> tuple[str, ...] | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.methods.amortized.bounds import fewest_judges
 from xaijax.methods.amortized.learning import Recipe
 
@@ -65,9 +64,5 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> Split:
 
 def read_share(fallback: Any) -> float:
     """A number from 0 to 1."""
-    what = "fallback must be a share of the rows, from 0 (none) to 1 (all), got"
-    if isinstance(fallback, bool | np.bool_) or not isinstance(fallback, numbers.Real):
-        raise InputTypeError(f"{what} {checks.shown(fallback)}.")
-    if not 0 <= float(fallback) <= 1:
-        raise InputError(f"{what} {checks.shown(fallback)}.")
-    return float(fallback)
+    what = "a share of the rows, from 0 (none) to 1 (all)"
+    return checks.number(fallback, "fallback", what, lambda one: 0 <= one <= 1)

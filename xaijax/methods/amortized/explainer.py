@@ -23,7 +23,7 @@ from xaijax.core.forks import before_jax
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows
-from xaijax.methods.amortized import files, networks
+from xaijax.methods.amortized import files, networks, record
 from xaijax.methods.amortized.arguments import (
     Split,
     read_hidden,
@@ -50,6 +50,7 @@ from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import progress_bar, read_progress
 from xaijax.models import model_of
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint
 
 
 @public_class
@@ -180,7 +181,7 @@ class AmortizedExplainer:
         rows = question.read(X)
         split = read_split(count_of(rows), judge, level, self.seed)
         if judge_by is not None:
-            refuse_other(question.marks(), question.base(), np.ones(1), judges)
+            refuse_other(question.fingerprint(), question.base(), np.ones(1), judges)
         asked = Asked(question, judges, self.hidden, self.network, recipe, level, progress)
         self._fitted, self._predictor = fitted(asked, rows, split)
         self._so_far = 0
@@ -240,6 +241,17 @@ class AmortizedExplainer:
         answers = answered(question, found, predictor, rows, share, progress)
         return explanation(question, found, X, rows, answers, share, so_far, self.seed)
 
+    def fingerprint(self) -> Fingerprint:
+        """Tells what its explanations answer.
+
+        Returns:
+            A `Fingerprint`, equal to `explainer(X).fingerprint` for any rows X.
+
+        Raises:
+            InputError: it is not fitted.
+        """
+        return record.fingerprint(self._known())
+
     def with_explainer(
         self, explainer: Explainer, network: AnyModel | None = None
     ) -> AmortizedExplainer:
@@ -259,7 +271,7 @@ class AmortizedExplainer:
                 and parameters where these can be read, else by the base value.
         """
         found, question = self._known(), Question(explainer)
-        refuse_other(found.marks, found.base, found.known[1], question)
+        refuse_other(found.fingerprint, found.base, found.known[1], question)
         own = self.network if network is None else network
         out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
         out._fitted, out._so_far = found, self._so_far
@@ -421,7 +433,7 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
         ends=ends,
         quantile=quantile(errors / difficulty(height, ends), asked.confidence),
         confidence=asked.confidence,
-        marks=question.marks(),
+        fingerprint=question.fingerprint(),
         outputs=labels.outputs,
         cost=Cost(
             labels.model_rows + truth.model_rows,

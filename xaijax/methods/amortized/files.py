@@ -13,17 +13,19 @@ import numpy as np
 
 from xaijax.methods.amortized.fitted import Cost, Fitted
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.questions import Marks
 from xaijax.results.files import npz
+from xaijax.results.fingerprint import Fingerprint
 
 FORMAT = "xaijax.AmortizedExplainer"
+ASKED = ("players", "columns", "shape")  # of "marks"
 
 
 def write(path: str | os.PathLike[str], fitted: Fitted, hidden: tuple[int, ...], seed: int) -> None:
     """One file of what was learned."""
-    fields = _plain(fitted) | {
+    fields = _plain(fitted)
+    fields |= {
         "inputs": _plain(fitted.inputs),
-        "marks": _plain(fitted.marks),
+        "marks": _marks(fields.pop("fingerprint")),
         "cost": _plain(fitted.cost),
         "judged": dict(fitted.judged),
         "facts": dict(fitted.facts),
@@ -36,15 +38,22 @@ def write(path: str | os.PathLike[str], fitted: Fitted, hidden: tuple[int, ...],
 def read(state: dict[str, Any]) -> tuple[Fitted, tuple[int, ...], int]:
     """(what was learned, widths, seed) of the fields of a file."""
     hidden, seed = tuple(state.pop("widths")), int(state.pop("seed"))
-    parts = {"inputs": Inputs, "marks": Marks, "cost": Cost}
-    made = {name: kind(**state.pop(name)) for name, kind in parts.items()}
-    found = Fitted(**made, **state)
+    inputs, cost = Inputs(**state.pop("inputs")), Cost(**state.pop("cost"))
+    marks = state.pop("marks")
+    model = () if marks["model"] is None else (marks["model"],)
+    asked = Fingerprint({name: marks[name] for name in ASKED}, marks["donors"], model)
+    found = Fitted(inputs=inputs, cost=cost, fingerprint=asked, **state)
     if not all(isinstance(leaf, np.ndarray) for leaf in found.leaves):
         raise ValueError("leaves that are no arrays")
     widths = tuple(leaf.shape[-1] for leaf in found.leaves[:-2:2])
     if found.hidden is not None and not hidden == found.hidden == widths:
         raise ValueError(f"layers of widths {widths}, but {hidden!r:.60} are said")
     return found, hidden, seed
+
+
+def _marks(asked: Fingerprint) -> dict[str, Any]:
+    """The fingerprint by the names that files have for it."""
+    return {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
 
 
 def _plain(one: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.questions import Marks
+from xaijax.results.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Fitted:
     ends: tuple[float, float]  # between which it stays
     quantile: float  # of the judge rows' scores
     confidence: float
-    marks: Marks
+    fingerprint: Fingerprint  # of players, their columns and the shape of a row, as a question
     outputs: tuple[str, ...] | None  # names of the K outputs; None: values [N, P]
     cost: Cost
     judged: Mapping[str, Any]  # "r2", "relative_error" and the numbers of rows

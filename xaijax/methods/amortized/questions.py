@@ -1,4 +1,4 @@
-"""What the explainer of an amortised one is asked: values of rows, f(x), base value, marks.
+"""What the explainer of an amortised one is asked: values of rows, f(x), base value, fingerprint.
 
 Letters: N rows, B background rows, P players, K outputs, n of them sampled.
 """
@@ -6,7 +6,7 @@ Letters: N rows, B background rows, P players, K outputs, n of them sampled.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,31 +15,20 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress
-from xaijax.estimators.driver import Sampled, sampled
+from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_long, tell_unmet
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import Answer, explanation, with_one_base
-from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
 from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 
 NEAR = 1e-5  # of base values, relative to their size: float32 sums in another order
-
-
-@dataclass(frozen=True)
-class Marks:
-    """What tells one question from another: where it can be known."""
-
-    donors: str  # background rows, weights, link
-    model: str | None  # None: a function on the host
-    players: tuple[str, ...]
-    columns: tuple[tuple[int, ...], ...]
-    shape: Any  # of one row
 
 
 class Question:
@@ -117,18 +106,16 @@ class Question:
         mean = (donors.weights @ answers)[None, None]
         return explainer.quantity.of(mean, None, lambda _: "no player kept")[0, 0]
 
-    def marks(self) -> Marks:
-        """Those of this question; the model is asked no more than its probe."""
-        explainer = self.explainer
-        evaluator = explainer._open()
-        donors = evaluator.setting.replacement.as_read
-        table = evaluator.setting.replacement.table
-        rows = table.read(rows_of(donors).part(0, 1), "background", True)
-        game = Game(evaluator, rows, explainer.quantity)
-        assert game.outputs > 0  # which probes the model
-        columns = explainer.players.all_columns()
-        shape = tuple(int(n) for n in table.shape)
-        return Marks(fingerprint(game), model_fingerprint(game), self.players, columns, shape)
+    def fingerprint(self) -> Fingerprint:
+        """That of what a network learns; the model is asked no more than its probe."""
+        asked = self.explainer.fingerprint()
+        table = self.explainer._open().setting.replacement.table
+        question = {
+            "players": self.players,
+            "columns": self.explainer.players.all_columns(),
+            "shape": tuple(map(int, table.shape)),
+        }
+        return replace(asked, question=question)
 
     def best(self) -> Question:
         """The same question answered as well as "auto" can: for rows that judge."""
@@ -159,46 +146,37 @@ class Labels:
         return self.explanation.output_names
 
 
-def refuse_other(known: Marks, base: np.ndarray, spread: np.ndarray, question: Question) -> None:
-    """Raise InputError for an explainer of another question than what was learned.
+def refuse_other(
+    known: Fingerprint, base: np.ndarray, spread: np.ndarray, question: Question
+) -> None:
+    """Raises InputError for an explainer of another question than what was learned.
 
-    base: the base values that were learned, [K]. They tell models apart that have no mark.
+    base: the base values that were learned, [K]. They tell models apart that cannot be read.
     spread: of f(x), [K], by which equal base values are told.
     """
-    found = question.marks()
-    for name, told in (
-        ("players", "players"),
-        ("columns", "players"),
-        ("shape", "rows of a shape"),
-    ):
-        if getattr(known, name) != getattr(found, name):
+    found, name = question.fingerprint(), question.explainer.model.name
+    for field in known.why_not(found):
+        if field == "rows":
             raise InputError(
-                f"explainer has other {told} ({getattr(found, name)!r}) than what was learned "
-                f"({getattr(known, name)!r}). Give the explainer that it was fitted with."
+                "explainer has other background rows, weights or another link than what was "
+                "learned. Give the explainer that it was fitted with."
             )
-    if known.donors != found.donors:
+        if field == "model":
+            raise InputError(
+                f"explainer asks another model ({name}) than what was learned: another program, "
+                "other parameters, or another fit. Fit anew for it."
+            )
+        told = "rows of a shape" if field == "shape" else "players"
         raise InputError(
-            "explainer has other background rows, weights or another link than what was learned. "
-            "Give the explainer that it was fitted with."
-        )
-    if _differ(known.model, found.model):
-        raise InputError(
-            f"explainer asks another model ({question.explainer.model.name}) than what was "
-            "learned: another program, other parameters, or another fit. Fit anew for it."
+            f"explainer has other {told} ({found.question[field]!r}) than what was learned "
+            f"({known.question[field]!r}). Give the explainer that it was fitted with."
         )
     own = question.base()
     if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():
         raise InputError(
             f"explainer has the base value {own.tolist()}, but what was learned has "
-            f"{base.tolist()}: it asks another model ({question.explainer.model.name}). Fit anew."
+            f"{base.tolist()}: it asks another model ({name}). Fit anew."
         )
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    """Whether two marks are of different models; marks of other versions cannot be compared."""
-    if one is None or other is None:
-        return False
-    return one.rpartition(":")[0] == other.rpartition(":")[0] and one != other
 
 
 def rows_at(rows: Any, places: np.ndarray) -> Any:
@@ -250,7 +228,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     return explanation(explainer, X, rows, game, choice, answer, before, seconds)
 
 
-def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answer:
+def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> InstanceValues:
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
@@ -260,11 +238,9 @@ def _answer(explainer: Explainer, game: Game, choice: Choice, seed: int) -> Answ
         sampled(game, some, *asked, int(one), choice.rule)
         for some, one in zip(groups, seeds, strict=True)
     ]
-    names = Sampled.__dataclass_fields__
-    whole = Sampled(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
-    tell_unmet(whole, choice)
-    drawn = Answer.of_sampled(whole)
+    drawn = InstanceValues.joined(parts)
+    tell_unmet(drawn, choice)
     if len(own):
-        exact = Answer.of_exact(explainer._enumerated(game, own))
-        drawn = Answer.mixed(choice.exact, exact, drawn)
+        exact = InstanceValues.exact(*explainer._enumerated(game, own)[:6])
+        drawn = InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.version import __version__
 from xaijax.methods.amortized.calling import Answered
 from xaijax.methods.amortized.fitted import Fitted
 from xaijax.methods.amortized.questions import Question
 from xaijax.methods.fingerprint import functions_of
+from xaijax.methods.record import VERSIONS, instances, numbers
 from xaijax.results.explanation import Explanation
-from xaijax.tables.rows import rows_of
-from xaijax.tables.table import kept_rows
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 
 ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
 
@@ -38,27 +36,38 @@ def explanation(
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
     return Explanation(
-        values=values[:, :, 0] if single else values,
-        base_values=base[:, 0] if single else base,
-        std_errors=errors if errors is None or not single else errors[:, :, 0],
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
-        feature_names=fitted.marks.players,
+        **numbers(values, base, errors, single),
+        **instances(X, rows),
+        feature_names=fitted.fingerprint.question["players"],
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),
         kind="amortized",
         stats=_stats(question, fitted, answered, base, share, so_far, seed),
         provenance={
-            **fitted.facts,
-            "method": "AmortizedExplainer",
+            **_facts(fitted),
             "estimator": "amortized",
             "labels": fitted.facts.get("estimator"),
             "confidence": fitted.confidence,
             "instances": len(values),
-            "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+            "versions": VERSIONS,
         },
         bounds=answered.bounds,
     )
+
+
+def fingerprint(fitted: Fitted) -> Fingerprint:
+    """Returns the fingerprint of all explanations by what was learned."""
+    own = {"feature_names": fitted.fingerprint.question["players"], "output_names": fitted.outputs}
+    return fingerprint_of(_digests(fitted), _facts(fitted), **own, kind="amortized")
+
+
+def _facts(fitted: Fitted) -> dict[str, Any]:
+    return {**fitted.facts, "method": "AmortizedExplainer"}
+
+
+def _digests(fitted: Fitted) -> dict[str, str | None]:
+    learned = fitted.fingerprint
+    return {"fingerprint": learned.rows, "model_fingerprint": next(iter(learned.model), None)}
 
 
 def _stats(
@@ -91,8 +100,7 @@ def _stats(
         **answered.drawn,
         "seed": seed,
         "backend": question.explainer.model.backend,
-        "fingerprint": fitted.marks.donors,
-        "model_fingerprint": fitted.marks.model,
+        **_digests(fitted),
         **functions_of(question.explainer.quantity),
         "efficiency_residual": residual,
         "efficiency_bound": bound,

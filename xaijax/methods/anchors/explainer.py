@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
 from xaijax.games.asking.questions import Questions
 from xaijax.games.measure.replacement import Baseline
@@ -23,7 +23,7 @@ from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.record import found_rules
 from xaijax.methods.anchors.search import explained
-from xaijax.methods.anchors.settings import Settings, fraction, settings_of
+from xaijax.methods.anchors.settings import Settings, settings_of
 from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
@@ -146,26 +146,9 @@ class AnchorExplainer:
         devices: Devices = None,
         tile: int | None = None,
     ) -> None:
-        self._problem = Problem(
-            model,
-            data,
-            feature_names=feature_names,
-            categories=categories,
-            bins=bins,
-            perturbation=perturbation,
-            flip_probability=flip_probability,
-            tolerance=tolerance,
-            seed=seed,
-            weights=weights,
-            players=players,
-            table_rows=table_rows,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-        )
-        if not isinstance(target, str | None):
-            raise InputTypeError(f"target must be a text or None, got {type(target).__name__}.")
-        self.target = target
+        given = {name: one for name, one in locals().items() if name not in ("self", "target")}
+        self._problem = Problem(**given)
+        self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 
     _repr_html_ = html.shown("_problem.model", "_problem.names")
@@ -345,7 +328,7 @@ class AnchorExplainer:
             MemoryPlanError: more draws than fit.
             ModelOutputError, NonDeterministicModelError: for what the model answers.
         """
-        tau, error = fraction(threshold, "threshold", top=True), fraction(delta, "delta")
+        tau, error = checks.share(threshold, "threshold", top=True), checks.share(delta, "delta")
         count = checks.whole_number(samples, "samples")
         self._problem.refuse_draws(count, f"samples={count:,}")
         searches = (search, self._resolved(search))
@@ -427,7 +410,7 @@ def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
         structure=None,
         tile=problem.evaluator.clock.tile,
         model_calls=calls,
-        memory=backend.bytes,
+        shares=backend.held | problem.held(settings, N),
         programs=sum(map(compiled.lacks, recipes)),
         backend=problem.evaluator.setting.model.backend,
     )

@@ -6,26 +6,25 @@ Letters: N instances, B data rows, F columns, P players.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
+from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.plan import limits_of
+from xaijax.games.engine.plan import Held, limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement import Baseline, pool_of
 from xaijax.games.measure.score import Agrees, Score, Within
 from xaijax.games.rules.bins import Bins, bins_of
-from xaijax.games.rules.game import RuleAsker, RuleGame
+from xaijax.games.rules.game import BYTES_OF_DRAW, RuleAsker, RuleGame, draws_at_a_time
 from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.rules.spaces import SPACES
-from xaijax.methods.anchors.settings import fraction
+from xaijax.methods.anchors.settings import Settings
 from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
@@ -58,7 +57,10 @@ class Problem:
                 "deterministic=False. Explain its mean answer, by a model that averages."
             )
         self.seed = checks.whole_number(seed, "seed", least=0)
-        self.tolerance = _tolerance(tolerance)
+        self.tolerance = tolerance
+        if tolerance is not None:
+            at_least = "a number of at least 0"
+            self.tolerance = checks.number(tolerance, "tolerance", at_least, _is_size)
         self.model, self.data = model, data
         self.asked_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
@@ -98,7 +100,7 @@ class Problem:
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
                 self.rows = exact[replacement.row]
             self.bins = bins_of(self.rows, self.names, categories, bins)
-        flip = fraction(flip_probability, "flip_probability", top=True)
+        flip = checks.share(flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
         elif self.bins is None:
@@ -222,28 +224,50 @@ class Problem:
         self._refuse(draws * each, name)
 
     def _refuse(self, held: int, name: str) -> None:
-        if held > self.evaluator.setting.max_memory:
+        if held > self.evaluator.setting.memory.whole:
             raise MemoryPlanError(
                 f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
-                f"than max_memory={self.evaluator.setting.max_memory:,}. Say fewer, or raise "
+                f"than max_memory={self.evaluator.setting.memory.whole:,}. Say fewer, or raise "
                 "max_memory=."
             )
 
-    def at_a_time(self, beam: int, samples: int) -> int:
-        """Instances whose rules are searched together: an eighth of the memory.
-
-        Raises MemoryPlanError where one alone needs more than all of it.
+    def held(self, settings: Settings, N: int) -> Held:
+        """The bytes of results that a search for the rules of N instances holds: the searches, and
+        the draws of a table that are looked at together.
         """
+        beam, samples = settings.beam_size or 1, settings.coverage_samples
+        together = min(N, self.at_a_time(beam, samples))
+        results = together * self._bytes_of_search(beam, samples)
+        draws = 0
+        if self.space is not None and settings.finite:
+            draws = together * self.F * beam * len(self.space.listed(settings.search)[1])
+            draws = BYTES_OF_DRAW * min(draws, draws_at_a_time(self.evaluator.setting.memory))
+        return {"results": results + draws}
+
+    def _bytes_of_search(self, beam: int, samples: int) -> int:
+        """What the search for one instance's rule holds."""
         B = self.evaluator.setting.replacement.codes.shape[0] if self.sampler is None else samples
         A = beam * self.F
         each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
         if self.sampler is not None and self.bins is not None:
             each += 4 * samples * self.F
+        return each
+
+    def at_a_time(self, beam: int, samples: int) -> int:
+        """Instances whose rules are searched together.
+
+        Raises MemoryPlanError where one alone needs more than all of it.
+        """
+        each = self._bytes_of_search(beam, samples)
         wide = f"beam_size={beam:,}"
         own = self.sampler is not None and self.bins is not None
         self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
-        memory = self.evaluator.setting.max_memory
-        return max(1, min(self.evaluator.setting.rows_at_a_time, memory // 8 // each))
+        setting = self.evaluator.setting
+        return max(1, min(setting.rows_at_a_time, setting.memory.fits("results", each)))
+
+
+def _is_size(number: float) -> bool:
+    return 0 <= number < math.inf
 
 
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
@@ -259,16 +283,6 @@ def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
         )
     decided, codes = model.decided()
     return decided, codes, Score(Agrees(), reads_own=True)
-
-
-def _tolerance(given: Any) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Real):
-        raise InputTypeError(f"tolerance must be a number of at least 0, got {given!r}.")
-    if not 0 <= float(given) < math.inf:
-        raise InputError(f"tolerance must be a number of at least 0, got {given!r}.")
-    return float(given)
 
 
 def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:

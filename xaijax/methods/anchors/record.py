@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
-from xaijax.core.version import __version__
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.record import VERSIONS, cost
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
 from xaijax.tables.rows import rows_of
 
@@ -83,8 +82,7 @@ def record(
     """
     evaluator = problem.evaluator
     evaluator.finish()
-    clock, model = evaluator.clock, evaluator.setting.model
-    compile_seconds = clock.compile_seconds - before.compile_seconds
+    clock = evaluator.clock
     stats = {
         "search": settings.search,
         "reason": how["reason"],
@@ -92,15 +90,10 @@ def record(
         "widened": how["widened"],
         "model_rows": how["model_rows"],
         "padded_rows": clock.padded_rows - before.padded_rows,
-        "model_calls": clock.model_calls - before.model_calls,
-        "tile": clock.tile,
-        "seconds": how["seconds"] - compile_seconds,
-        "compile_seconds": compile_seconds,
+        **cost(evaluator.setting, clock, before, how["seconds"]),
+        "devices": tuple(map(str, evaluator.setting.devices)),
         "seed": problem.seed,
-        "backend": model.backend,
-        "devices": tuple(str(d) for d in evaluator.setting.devices),
     }
-    versions = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     provenance = {
         "method": "AnchorExplainer",
         "threshold": settings.threshold,
@@ -112,7 +105,7 @@ def record(
         "widen": settings.widen,
         "data_rows": problem.B,
         "instances": len(rules),
-        "versions": versions,
+        "versions": VERSIONS,
     }
     return Rules(tuple(rules), problem.names, stats, provenance)
 

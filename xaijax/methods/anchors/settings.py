@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.games.rules.coverage import reaching
 from xaijax.tables.frames import is_labelled, row_like
 from xaijax.tables.rows import rows_of
@@ -44,17 +41,6 @@ class Settings:
         return self.search in ("exact", "table")
 
 
-def fraction(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
-    """A number in (0, 1), or in (0, 1] with `top`."""
-    range_ = "(0, 1]" if top else "(0, 1)"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputTypeError(f"{name} must be a number in {range_}, got {value!r}.{remedy}")
-    number = float(value)
-    if not (0 < number < 1 or (top and number == 1)) or math.isnan(number):
-        raise InputError(f"{name} must be in {range_}, got {value!r}.{remedy}")
-    return number
-
-
 def settings_of(
     F: int,
     search: str,
@@ -73,14 +59,14 @@ def settings_of(
 ) -> Settings:
     """Read them. search: resolved; asked: as it was given, for messages.
 
-    Raises InputError, InputTypeError; also for what the search would not look at.
+    Raises InputError; also for what the search would not look at.
     """
-    tau = fraction(threshold, "threshold", top=True)
-    share = None if confirm is None else fraction(confirm, "confirm")
+    tau = checks.share(threshold, "threshold", top=True)
+    share = None if confirm is None else checks.share(confirm, "confirm")
     given = {"delta": delta, "epsilon": epsilon, "stop_epsilon": stop_epsilon}
     _refuse_unused(given, search, asked, share)
     read = {
-        name: DEFAULTS[name] if value is None else fraction(value, name)
+        name: DEFAULTS[name] if value is None else checks.share(value, name)
         for name, value in given.items()
     }
     if beam_size is not None:

@@ -14,7 +14,7 @@ from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.estimators.driver import (
     METHODS,
-    Sampled,
+    InstanceValues,
     default_budget,
     plan_sampled,
     refuse_undrawable,
@@ -190,14 +190,14 @@ def _refuse_unsampled(game: Game, survey: Survey, index: Index, budget: int | No
     )
 
 
-def tell_unmet(part: Sampled, choice: Choice) -> None:
+def tell_unmet(part: InstanceValues, choice: Choice) -> None:
     """Warn of instances that used their budget up before the rule was met."""
     unmet = int((~part.met).sum())
     if choice.rule is not None and unmet:
         checks.warn(choice.rule.unmet(unmet, len(part.met), choice.budget))
 
 
-def tell_heavy(part: Sampled) -> None:
+def tell_heavy(part: InstanceValues) -> None:
     """Warn of instances of which a few rare draws carry the variance."""
     count = int(part.heavy.sum())
     if count:

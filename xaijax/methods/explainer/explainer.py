@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, EstimatorName
+from xaijax.estimators.driver import METHODS, EstimatorName, InstanceValues
 from xaijax.estimators.exact import Estimate, exact
 from xaijax.estimators.stopping import Top, narrow
 from xaijax.games.engine.evaluator import Evaluator
@@ -38,13 +38,15 @@ from xaijax.methods.explainer.choice import (
     refuse_index,
     tell_long,
 )
-from xaijax.methods.explainer.record import Answer, answered, explanation
+from xaijax.methods.explainer.record import answered, explanation, provenance_of
 from xaijax.methods.explainer.sets import SetsAsked
 from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import digests
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.interactions import Interactions
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
@@ -337,6 +339,54 @@ class Explainer:
         enumerated, index = self._plan_enumerated, named(self.index)
         return planned_of(game, choice, index, self.seed, enumerated, self._exact_name)
 
+    def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
+        """Tells what an explanation of X would answer, before it is asked.
+
+        Args:
+            X: rows [N, *F], as of a call; None: a background row. The fingerprint depends on them
+                only where a baseline or players are given for each instance.
+            outputs: as of a call.
+
+        Returns:
+            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. The model is
+            asked no more than its probe.
+
+        Raises:
+            InputError, InputTypeError: rows that are not accepted, or None for a baseline of each
+                instance. ModelOutputError: what the probe of the model finds.
+
+        Example:
+            >>> import numpy as np
+            >>> import xaijax as xj
+            >>> explainer = xj.Explainer(xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.zeros((1, 2)))
+            >>> saved = explainer(np.ones((3, 2)))
+            >>> other = xj.Explainer(explainer.model, np.ones((1, 2)))
+            >>> explainer.fingerprint() == saved.fingerprint
+            True
+            >>> other.fingerprint().why_not(saved.fingerprint)
+            ['rows']
+        """
+        evaluator = self._open(X)
+        if outputs is not None:
+            evaluator = self._of_one_output
+        donors = evaluator.setting.replacement
+        if X is None:
+            X = rows_of(donors.as_read).part(0, 1)
+        rows = donors.table.read(X, "X", self.model.allow_nan)
+        own = None
+        if outputs is not None:
+            names = getattr(self.model, "output_names", None)
+            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
+        game = Game(evaluator, rows, self.quantity, asks=False, own=own)
+        game.ask.probe()
+        return fingerprint_of(
+            digests(game) | ({} if outputs is None else {"outputs": outputs}),
+            provenance_of(self, game, ""),
+            feature_names=self.players.names,
+            output_names=output_names(game.probed.findings.output_names, game.outputs),
+            kind=self.index,
+        )
+
     def _begun(
         self,
         X: Any,
@@ -383,7 +433,7 @@ class Explainer:
         table = self._open(X).setting.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
-    def _answer(self, game: Game, choice: Choice) -> Answer:
+    def _answer(self, game: Game, choice: Choice) -> InstanceValues:
         """The values of all instances."""
         enumerated, index = partial(self._enumerated, game), named(self.index)
         return answered(game, choice, enumerated, index, self.seed)
@@ -409,18 +459,7 @@ class Explainer:
 CONFIDENCE = 0.95
 
 
-class Asking(Protocol):
-    """What asks: an `Explainer`."""
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def estimator(self) -> str: ...
-    @property
-    def tolerance(self) -> float | None: ...
-
-
-def top_rule(asking: Asking, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
     """The rule of top=, confidence= and bounds=; None: there is none.
 
     Raises InputError or InputTypeError for what does not go together, before any work.

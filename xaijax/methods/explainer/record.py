@@ -7,91 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.core.version import __version__
-from xaijax.estimators.driver import SAMPLERS, Sampled, sampled
+from xaijax.estimators.driver import SAMPLERS, InstanceValues, sampled
 from xaijax.estimators.estimator import FEWEST
 from xaijax.estimators.exact import Estimate
 from xaijax.games.asking.refuse import refuse_lost_sums
 from xaijax.games.game import Game
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
-from xaijax.methods.fingerprint import fingerprint, functions_of, model_fingerprint
+from xaijax.methods.fingerprint import functions_of
+from xaijax.methods.record import background, cost_of, instances, numbers, sizes
 from xaijax.models.asking.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index, named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
-from xaijax.tables.rows import rows_of
-from xaijax.tables.table import kept_rows
 
-
-@dataclass
-class Answer:
-    """The values of all instances, put together from those enumerated and those sampled."""
-
-    values: np.ndarray  # [N, P, K]
-    base: np.ndarray  # [N, K]
-    full: np.ndarray  # [N, K]
-    std_errors: np.ndarray | None  # [N, P, K], 0 where exact; None: all is exact
-    dof: np.ndarray  # [N]; infinite where exact
-    coalitions: np.ndarray  # int64 [N], asked of sampled instances; 0 where exact
-    span: np.ndarray  # [N], largest change of the answer within what was summed
-    summed: np.ndarray  # [N], coalitions in one sum; 0: no sum but in float64
-    pairs: np.ndarray  # int64 [N], drawn for sampled instances; 0 where exact
-    met: np.ndarray  # bool [N], whether the rule by which they stop was; True where exact
-    checks: np.ndarray  # int64 [N], by the rule that there may have been; 0 where exact
-    whole: np.ndarray  # int64 [N], pairs in which all players were asked; 0 where exact
-    heavy: np.ndarray  # bool [N], whether rare draws carry the variance; False where exact
-
-    @classmethod
-    def of_exact(cls, estimate: Estimate) -> Answer:
-        """All instances enumerated."""
-        values, base, full, errors, span, summed, _ = estimate
-        N = len(values)
-        none = np.zeros(N, np.int64)
-        dof, met = np.full(N, np.inf), np.ones(N, bool)
-        light = np.zeros(N, bool)
-        parts = dof, none, span, summed, none, met, none, none, light
-        return cls(values, base, full, errors, *parts)
-
-    @classmethod
-    def of_sampled(cls, part: Sampled) -> Answer:
-        """All instances sampled."""
-        return cls(
-            part.values,
-            part.base,
-            part.full,
-            part.std_errors,
-            part.dof,
-            part.coalitions,
-            part.span,
-            part.coalitions + 2.0,
-            part.pairs,
-            part.met,
-            part.checks,
-            part.whole,
-            part.heavy,
-        )
-
-    @classmethod
-    def mixed(cls, exact: np.ndarray, enumerated: Answer, sampled: Answer) -> Answer:
-        """Some of each; exact bool [N] says which."""
-
-        def both(name: str) -> np.ndarray:
-            first, second = getattr(enumerated, name), getattr(sampled, name)
-            if first is None:
-                first = np.zeros_like(enumerated.values)
-            out = np.empty((len(exact), *second.shape[1:]), second.dtype)
-            out[exact], out[~exact] = first, second
-            return out
-
-        return cls(**{name: both(name) for name in cls.__dataclass_fields__})
+if TYPE_CHECKING:
+    from xaijax.methods.explainer.explainer import Explainer
 
 
 def answered(
@@ -100,26 +37,25 @@ def answered(
     enumerated: Callable[[np.ndarray], Estimate],
     index: Index | InteractionIndex,
     seed: int,
-) -> Answer:
+) -> InstanceValues:
     """The exact and the sampled instances, each in one go.
 
     enumerated(rows): what all coalitions of these instances, int [n], come to.
     """
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     estimate = enumerated(own) if len(own) else None
-    exact = None if estimate is None else Answer.of_exact(estimate)
+    exact = None if estimate is None else InstanceValues.exact(*estimate[:6])
     if choice.sampler is None or not len(others):
         assert estimate is not None and exact is not None
         return exact if estimate.fitted else with_one_base(game, choice, exact)
     part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
     tell_unmet(part, choice)
     tell_heavy(part)
-    drawn = Answer.of_sampled(part)
-    whole = drawn if exact is None else Answer.mixed(choice.exact, exact, drawn)
+    whole = part if exact is None else InstanceValues.mixed(choice.exact, exact, part)
     return with_one_base(game, choice, whole)
 
 
-def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
+def with_one_base(game: Game, choice: Choice, answer: InstanceValues) -> InstanceValues:
     """The same with one base value for all instances, or for those of one output of `outputs=`:
     sums in the dtype of the model, or by a structure, round it in more than one way.
 
@@ -150,36 +86,13 @@ def with_one_base(game: Game, choice: Choice, answer: Answer) -> Answer:
     return replace(answer, base=one, values=values)
 
 
-class Asked(Protocol):
-    """What is recorded of the explainer."""
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def players(self) -> Any: ...
-    @property
-    def index(self) -> str: ...
-    @property
-    def weights(self) -> np.ndarray: ...
-    @property
-    def quantity(self) -> Any: ...
-    @property
-    def budget(self) -> int | None: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def tolerance(self) -> float | None: ...
-    @property
-    def efficient(self) -> bool: ...
-
-
 def explanation(
-    asked: Asked,
+    asked: Explainer,
     X: Any,
     rows: Any,
     game: Game,
     choice: Choice,
-    answer: Answer,
+    answer: InstanceValues,
     before: Any,
     seconds: float,
 ) -> Explanation:
@@ -193,27 +106,24 @@ def explanation(
             answer.std_errors[~present] = 0.0
     errors, efficient = answer.std_errors, named(asked.index).efficient
     return Explanation(
-        values=answer.values[:, :, 0] if scalar else answer.values,
-        base_values=answer.base[:, 0] if scalar else answer.base,
-        std_errors=errors if errors is None or not scalar else errors[:, :, 0],
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
         feature_names=asked.players.names,
         output_names=None if scalar else evaluator.probed.findings.output_names,
         exact=errors is None,
         kind=asked.index,
         stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
-        provenance=provenance_of(asked, game, choice),
+        provenance=provenance_of(asked, game, choice.name),
         present=present,
     )
 
 
 def stats_of(
-    asked: Asked,
+    asked: Explainer,
     X: Any,
     game: Game,
     choice: Choice,
-    answer: Answer,
+    answer: InstanceValues,
     before: Any,
     seconds: float,
     efficient: bool,
@@ -231,28 +141,17 @@ def stats_of(
         warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
     B, P = len(evaluator.setting.replacement.codes), game.P
-    compile_seconds = clock.compile_seconds - before.compile_seconds
     stats: dict[str, Any] = {
-        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
-        "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
+        **cost_of(game, before, seconds),
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
-        "model_calls": clock.model_calls - before.model_calls,
-        "structure": game.structure,
-        "tile": clock.tile,
         "tile_halvings": clock.tile_halvings - before.tile_halvings,
-        "seconds": seconds - compile_seconds,
-        "compile_seconds": compile_seconds,
         "budget": asked.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
         "seed": asked.seed,
-        "backend": model.backend,
-        "devices": [str(d) for d in evaluator.setting.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": evaluator.probed.findings.answer_dtype,
         "weights_sum": evaluator.setting.replacement.weights_sum,
-        "fingerprint": fingerprint(game),
-        "model_fingerprint": model_fingerprint(game),
     }
     stats |= functions_of(asked.quantity)
     if choice.sampler is not None:
@@ -289,29 +188,22 @@ def stats_of(
     return stats
 
 
-def provenance_of(asked: Asked, game: Game, choice: Choice) -> dict[str, Any]:
-    """How the values were made: public facts."""
-    evaluator, model = game.evaluator, asked.model
+def provenance_of(asked: Explainer, game: Game, estimator: str) -> dict[str, Any]:
+    """Returns the public facts of how the values were made."""
     return {
         "method": "Explainer",
-        **asked_output(model),
+        **asked_output(asked.model),
         "index": asked.index,
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,
-        "estimator": choice.name,
-        "replacement": evaluator.setting.replacement.kind,
-        "background_rows": evaluator.setting.replacement.rows_given,
-        "instances": game.N,
-        "players": game.P,
-        "player_columns": asked.players.all_columns(),
-        "precision": model.precision if model.backend == "jax" else "float64",
-        "weights": "given" if evaluator.setting.replacement.weights_sum is not None else "equal",
-        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        "estimator": estimator,
+        **background(game.setting.replacement),
+        **sizes(asked.model, asked.players, game.N, game.P),
     }
 
 
 def certificate(
-    answer: Answer,
+    answer: InstanceValues,
     donor_weights: np.ndarray,
     model: Any,
     exact: np.ndarray,
@@ -380,7 +272,7 @@ def _offset(game: Game) -> Any:
 
 
 def rounding(
-    answer: Answer,
+    answer: InstanceValues,
     donor_weights: np.ndarray,
     model: Any,
     exact: np.ndarray,

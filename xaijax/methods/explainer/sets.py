@@ -10,13 +10,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators.driver import METHODS, SAMPLERS, default_budget, refuse_undrawable
+from xaijax.estimators.driver import (
+    METHODS,
+    SAMPLERS,
+    InstanceValues,
+    default_budget,
+    refuse_undrawable,
+)
 from xaijax.estimators.exact import by_pairs, exact_sets, in_closed_form
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
@@ -26,8 +32,9 @@ from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.game import Game, Survey
 from xaijax.games.ways.totals import OfSets
 from xaijax.methods.explainer.choice import Choice, enumerated
-from xaijax.methods.explainer.record import Answer, Asked, answered, provenance_of, stats_of
+from xaijax.methods.explainer.record import answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import instances, numbers
 from xaijax.players.index import named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
@@ -37,9 +44,10 @@ from xaijax.players.interaction_index import (
 )
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
-from xaijax.tables.rows import rows_of
-from xaijax.tables.table import kept_rows
 from xaijax_kernels.games.interactions import count
+
+if TYPE_CHECKING:
+    from xaijax.methods.explainer.explainer import Explainer
 
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
@@ -47,25 +55,18 @@ SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 Begun = tuple[Any, Game, Survey, Choice]
 
 
-class Asking(Asked, Protocol):
-    """What asks: an `Explainer`."""
-
-    @property
-    def estimator(self) -> str: ...
-
-
 @dataclass
 class SetsAsked:
     """Interactions of sets of 1 to `order` players, asked by an explainer."""
 
-    explainer: Asking
+    explainer: Explainer
     index: InteractionIndex
     order: int
     P: int  # players of the game
     sampler: str  # where it is sampled
 
     def __init__(
-        self, explainer: Asking, index: Any, order: Any, P: int, unbiased: Any = False
+        self, explainer: Explainer, index: Any, order: Any, P: int, unbiased: Any = False
     ) -> None:
         """Refuses an index or an order that there is not."""
         self.explainer, self.index = explainer, interaction_index(index)
@@ -99,7 +100,7 @@ class SetsAsked:
         found = interactions(self, X, rows, game, choice, answer, before, seconds)
         return found if sought is None else replace(found, stats={**found.stats, **sought})
 
-    def _sought(self, game: Game, choice: Choice, answer: Answer) -> dict[str, Any] | None:
+    def _sought(self, game: Game, choice: Choice, answer: InstanceValues) -> dict[str, Any] | None:
         """Whether pairs far larger than the others were looked for, of each instance; warns where
         they were not. None where the answer does not hang on it.
         """
@@ -151,7 +152,7 @@ class SetsAsked:
             )
         return Choice(fits, None, allowed)
 
-    def answer(self, game: Game, choice: Choice) -> Answer:
+    def answer(self, game: Game, choice: Choice) -> InstanceValues:
         """The interactions of all instances."""
         by = self.explainer
         enumerate_some = partial(exact_sets, game, self.of)
@@ -187,7 +188,7 @@ class SetsAsked:
         return not untold and in_closed_form(game, self.of)
 
     def _refuse_many_sets(self, game: Game) -> None:
-        M, memory = count(game.P, self.order), game.setting.max_memory
+        M, memory = count(game.P, self.order), game.setting.memory.whole
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(
@@ -254,7 +255,7 @@ def interactions(
     rows: Any,
     game: Game,
     choice: Choice,
-    answer: Answer,
+    answer: InstanceValues,
     before: Any,
     seconds: float,
 ) -> Interactions:
@@ -264,24 +265,20 @@ def interactions(
     present = getattr(by.players, "present", None)
     if present is not None:
         lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
-        for numbers in (answer.values, errors):
-            if numbers is not None:
-                numbers[lacking] = 0.0
+        for array in (answer.values, errors):
+            if array is not None:
+                array[lacking] = 0.0
     values = _as_players(asked.of, game.P)
     stats = stats_of(by, X, game, choice, answer, before, seconds, asked.index.efficient, values)
-    provenance = provenance_of(by, game, choice)
+    provenance = provenance_of(by, game, choice.name)
     del provenance["index_weights"]
     provenance |= {"index": asked.index.name, "order": asked.order}
-    cut: Any = (Ellipsis, 0) if scalar else Ellipsis
     return Interactions(
-        values=answer.values[cut],
-        base_values=answer.base[cut],
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
         sets=sets,
-        std_errors=None if errors is None else errors[cut],
         index=asked.index.name,
         order=asked.order,
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
         feature_names=by.players.names,
         output_names=None if scalar else game.probed.findings.output_names,
         exact=errors is None,

@@ -5,8 +5,7 @@ Reading order:
     qii              `QII`: index, single inputs, sets, proxies
     observational    measures that ask no model, to set beside QII: `xaijax.observational`
     planned          what an index would ask for
-    whole_table      the table of all sets, with what it was made of
-    record           what an Explanation keeps of a run, with the public facts of how it was made
+    record           what an Explanation or a table keeps of a run, and the public facts of it
     recount          the sums of a run counted again in whole numbers, for a private release
     problem          the arguments of a `QII` as read, and the games made of them
     arguments        how to sample, the pool, the prior, as read; axes that do not go together

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement import Baseline
@@ -39,10 +39,7 @@ def plan_of(
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise InputTypeError(f"{name} must be a number between 0 and 1, got {value!r}.")
-        if not 0 < value < 1:
-            raise InputError(f"{name} must be between 0 and 1, got {value!r}.")
+        checks.share(value, name)
         if stop is None:
             raise InputError(f"{name}= goes with stop='bernstein'. Leave it out, or say stop=.")
     count = 0 if samples is None else checks.whole_number(samples, "samples")
@@ -118,9 +115,7 @@ def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.
 
 def signed_of(signed: Any, interest: Interest) -> bool:
     """Read `signed=`."""
-    if not isinstance(signed, bool):
-        raise InputTypeError(f"signed must be True or False, got {signed!r}.")
-    if signed and interest.name != "disparity":
+    if checks.yes_or_no(signed, "signed") and interest.name != "disparity":
         raise InputError(
             f"signed= goes with quantity='disparity', not with {interest.name!r}. Leave it out."
         )

@@ -60,10 +60,7 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
     if floor is not None:
         if difference not in ("kl", "js"):
             raise InputError("floor= goes with difference='kl' and 'js'. Leave it out.")
-        if isinstance(floor, bool) or not isinstance(floor, int | float | np.integer | np.floating):
-            raise InputTypeError(f"floor must be a number between 0 and 1, got {floor!r}.")
-        if not 0 < float(floor) < 1:
-            raise InputError(f"floor must be a number between 0 and 1, got {floor!r}.")
+        checks.share(floor, "floor")
     if not isinstance(difference, str):
         if not callable(difference):
             raise InputTypeError(

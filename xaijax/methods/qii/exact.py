@@ -168,10 +168,10 @@ def whole_table(
     rows = refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
     needed = 16 * N << game.P
-    if needed > game.setting.max_memory:
+    if needed > game.setting.memory.whole:
         raise MemoryPlanError(
             f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
-            f"{game.setting.max_memory:,}. Take fewer rows of X, raise max_memory=, or say "
+            f"{game.setting.memory.whole:,}. Take fewer rows of X, raise max_memory=, or say "
             f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()

@@ -34,8 +34,7 @@ def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str 
 
     otherwise: what else can be asked of too many players.
     """
-    if not isinstance(absolute, bool):
-        raise InputTypeError(f"absolute must be True or False, got {absolute!r}.")
+    checks.yes_or_no(absolute, "absolute")
     if isinstance(index, str) and named(index).simple:
         _small(P, f"index={index!r}", otherwise)
         bound = None if threshold is None else checks.positive(threshold, "threshold")

@@ -22,7 +22,7 @@ from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
 from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.quantities import Interest
-from xaijax.methods.qii.record import done
+from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
 from xaijax.methods.qii.sampled import (
     of_a_list,
     refuse_long_draws,
@@ -30,12 +30,12 @@ from xaijax.methods.qii.sampled import (
     sampled_index,
     sampled_list,
 )
-from xaijax.methods.qii.whole_table import kept_table
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
 from xaijax.results.coalition_table import CoalitionTable
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint
 from xaijax.results.plan import Plan
 from xaijax.results.subsample import Subsample
 
@@ -166,32 +166,8 @@ class QII:
         devices: Devices = None,
         tile: int | None = None,
     ) -> None:
-        self._problem = Problem(
-            model,
-            data,
-            players=players,
-            pool=pool,
-            data_weights=data_weights,
-            pool_weights=pool_weights,
-            quantity=quantity,
-            outcome=outcome,
-            positive=positive,
-            bounds=bounds,
-            members=members,
-            signed=signed,
-            difference=difference,
-            samples=samples,
-            scheme=scheme,
-            stop=stop,
-            seed=seed,
-            epsilon=epsilon,
-            delta=delta,
-            floor=floor,
-            batch_size=batch_size,
-            max_memory=max_memory,
-            devices=devices,
-            tile=tile,
-        )
+        given = {name: one for name, one in locals().items() if name != "self"}
+        self._problem = Problem(**given)
 
     @property
     def positive(self) -> Any:
@@ -339,6 +315,30 @@ class QII:
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         return plan_of_index(self._problem, qii_index(index, players, None, False, otherwise), X)
+
+    def fingerprint(
+        self,
+        X: Rows | None = None,
+        index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
+        threshold: float | None = None,
+        absolute: bool = False,
+    ) -> Fingerprint:
+        """Tells what `explain(X, index, threshold, absolute)` would answer, before it is asked.
+
+        Args:
+            X, index, threshold, absolute: as of `explain`.
+
+        Returns:
+            A `Fingerprint`, equal to that of the explanation. The model is asked no more than its
+            probe.
+
+        Raises:
+            What `explain` raises before it asks.
+        """
+        problem, otherwise = self._problem, self._problem.otherwise
+        read = qii_index(index, problem.players.count, threshold, absolute, otherwise)
+        game, rows, *_ = problem.begin(X, evaluator=problem.planner())
+        return fingerprint_of_run(problem, game, read, rows)
 
     def game(self, X: Rows | None = None) -> CoalitionTable:
         """The exact influence v(S) of each of the 2^P sets of replaced players.

@@ -83,15 +83,13 @@ class Interest:
 
     def __post_init__(self) -> None:
         for field in ("name", "words"):
-            if not isinstance(getattr(self, field), str):
-                got = type(getattr(self, field)).__name__
-                raise InputTypeError(f"{field} must be a text, got {got}.")
+            checks.text(getattr(self, field), field)
         checks.one_of(self.whom, "whom", list(WHOM))
         checks.yes_or_no(self.agrees, "agrees")
-        if self.score is not None and not callable(self.score):
-            raise InputTypeError(f"score must be a function, got {type(self.score).__name__}.")
-        if self.agrees and self.score is not None:
-            raise InputError("score takes the place of agrees=True: leave one of them out.")
+        if self.score is not None:
+            checks.functions(self, "score")
+            if self.agrees:
+                raise InputError("score takes the place of agrees=True: leave one of them out.")
         if self.whom != "members and rest":
             if self.combine is not None:
                 raise InputError(
@@ -166,19 +164,14 @@ def interest_of(quantity: Any) -> Interest:
     """Read the `quantity=` argument: a name, an `Interest`, or a score of one individual."""
     if isinstance(quantity, Interest):
         return quantity
-    if isinstance(quantity, str):
-        if quantity not in KNOWN:
-            raise InputError(
-                f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a "
-                f"callable, got {quantity!r}."
-            )
-        return KNOWN[quantity]
     if callable(quantity):
         name = getattr(quantity, "__name__", "custom")
         return Interest(name, score=quantity, words=f"the mean of {name}")
-    raise InputTypeError(
+    if isinstance(quantity, str) and quantity in KNOWN:
+        return KNOWN[quantity]
+    raise (InputError if isinstance(quantity, str) else InputTypeError)(
         f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a callable, got "
-        f"{type(quantity).__name__}."
+        f"{checks.shown(quantity):.80}."
     )
 
 

@@ -9,61 +9,26 @@ Letters: N games, P players, K scores.
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
-import jax
 import numpy as np
 
-from xaijax.core.version import __version__
+from xaijax.estimators.driver import InstanceValues
 from xaijax.games.game import Game
-from xaijax.methods.explainer.record import Answer, certificate, held
-from xaijax.methods.fingerprint import digest_of, fingerprint, model_fingerprint
+from xaijax.methods.explainer.record import certificate, held
+from xaijax.methods.fingerprint import digest_of
+from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.problem import Problem
 from xaijax.methods.qii.recount import QiiRecount
+from xaijax.methods.record import cost_of, digests, numbers, sizes
 from xaijax.players.index import named
 from xaijax.players.sets import all_masks
+from xaijax.results.coalition_table import CoalitionTable, TableOrigin
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 from xaijax.results.recount import remember
-
-
-class Asked(Protocol):
-    """What is recorded of the `QII` object."""
-
-    @property
-    def players(self) -> Any: ...
-    @property
-    def interest(self) -> Any: ...
-    @property
-    def outcome(self) -> Any: ...
-    @property
-    def positive(self) -> Any: ...
-    @property
-    def difference(self) -> str: ...
-    @property
-    def distance(self) -> Any: ...
-    @property
-    def measured(self) -> str: ...
-    @property
-    def words(self) -> str: ...
-    @property
-    def floor(self) -> float | None: ...
-    @property
-    def plan(self) -> Any: ...
-    def is_data(self, rows: Any) -> bool | None: ...
-    @property
-    def signed(self) -> bool: ...
-    @property
-    def samples(self) -> int | None: ...
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def stop(self) -> str | None: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def facts(self) -> dict[str, Any]: ...
 
 
 def done(
@@ -86,7 +51,7 @@ def done(
 
 
 def explanation(
-    asked: Asked,
+    problem: Problem,
     game: Game,
     found: Influences,
     kind: str,
@@ -106,76 +71,75 @@ def explanation(
     """
     scalar = game.outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
-    names = None if scalar else _output_names(asked, game)
+    names = None if scalar else _output_names(problem, game)
     return Explanation(
-        values=found.values[:, :, 0] if scalar else found.values,
-        base_values=found.base[:, 0] if scalar else found.base,
-        std_errors=errors if errors is None or not scalar else errors[:, :, 0],
+        **numbers(found.values, found.base, errors, scalar),
         data=kept[0],
         instance_index=kept[1],
-        feature_names=asked.players.names,
+        feature_names=problem.players.names,
         output_names=names,
         exact=errors is None,
         kind=kind,
-        stats=_stats(asked, game, found, kind, before, seconds),
-        provenance=provenance(asked, game, index, rows) | {"explained": whose},
-        present=getattr(asked.players, "present", None) if game.quantity.groups is None else None,
+        stats=_stats(problem, game, found, kind, before, seconds),
+        provenance=provenance(problem, game, index, rows) | {"explained": whose},
+        present=getattr(problem.players, "present", None) if game.quantity.groups is None else None,
     )
 
 
-def _output_names(asked: Asked, game: Game) -> tuple[str, ...]:
-    classes = asked.outcome.classes
+def fingerprint_of_run(problem: Problem, game: Game, index: QiiIndex, rows: Any) -> Fingerprint:
+    """Returns the fingerprint of the explanation by this index; probes the model."""
+    game.ask.probe()
+    scalar = game.outputs == 1 or problem.distance is not None
+    return fingerprint_of(
+        digests(game),
+        provenance(problem, game, index, rows),
+        feature_names=problem.players.names,
+        output_names=None if scalar else _output_names(problem, game),
+        kind=index.name,
+    )
+
+
+def _output_names(problem: Problem, game: Game) -> tuple[str, ...]:
+    classes = problem.outcome.classes
     if classes is not None and len(classes) == game.outputs:
         return tuple(str(label) for label in classes)
     return tuple(f"output {k}" for k in range(game.outputs))
 
 
 def _stats(
-    asked: Asked, game: Game, found: Influences, kind: str, before: Any, seconds: float
+    problem: Problem, game: Game, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
     evaluator.finish()
-    clock, model = evaluator.clock, evaluator.setting.model
-    compile_seconds = clock.compile_seconds - before.compile_seconds
     donors = len(evaluator.setting.replacement.codes)
     stats: dict[str, Any] = {
-        "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
-        "padded_rows": game.count.padded + clock.padded_rows - before.padded_rows,
-        "model_calls": clock.model_calls - before.model_calls,
-        "structure": game.structure,
-        "tile": clock.tile,
-        "seconds": seconds - compile_seconds,
-        "compile_seconds": compile_seconds,
-        "estimator": "exact" if asked.samples is None else f"draws, {asked.scheme}",
-        "budget": asked.samples,
-        "seed": asked.seed,
-        "backend": model.backend,
-        "devices": [str(d) for d in evaluator.setting.devices],
+        **cost_of(game, before, seconds),
+        "estimator": "exact" if problem.samples is None else f"draws, {problem.scheme}",
+        "budget": problem.samples,
+        "seed": problem.seed,
         "checked_rows": 0 if game.structure is None else game.N + donors,
         # What goes without saying in an Explainer's base + values: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
-        "fingerprint": fingerprint(game),
-        "model_fingerprint": model_fingerprint(game),
     }
     stats |= found.stats or {}
-    stats |= functions_of(asked)
+    stats |= functions_of(problem)
     if named(kind).efficient and found.std_errors is None:
-        subtract = asked.difference == "subtract"
+        subtract = problem.difference == "subtract"
         full = found.full if subtract else _total(found)
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: _certificate(asked, game, found, full, whole if subtract else None),
+            lambda whole: _certificate(game, found, full, whole if subtract else None),
             subtract and game.setting.model.deterministic,
         )
     return stats
 
 
-def functions_of(asked: Asked) -> dict[str, str]:
+def functions_of(problem: Problem) -> dict[str, str]:
     """Fingerprints of what makes a score and a difference: two functions may have one name."""
-    one = asked.interest
+    one = problem.interest
     marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
-    if asked.distance is not None:
-        marks["difference_fingerprint"] = digest_of(asked.distance)
+    if problem.distance is not None:
+        marks["difference_fingerprint"] = digest_of(problem.distance)
     return marks
 
 
@@ -186,7 +150,7 @@ def _total(found: Influences) -> np.ndarray:
 
 
 def _certificate(
-    asked: Asked, game: Game, found: Influences, full: np.ndarray, whole: Any
+    game: Game, found: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
@@ -196,11 +160,8 @@ def _certificate(
     """
     N = len(found.values)
     span = np.zeros(N) if found.span is None else found.span
-    zeros = np.zeros(N, np.int64)
     summed = np.full(N, 2.0 ** min(game.P, 24))
-    dof, met = np.full(N, np.inf), np.ones(N, bool)
-    none = zeros, span, summed, zeros, met, zeros, zeros, np.zeros(N, bool)
-    answer = Answer(found.values, found.base, full, None, dof, *none)
+    answer = InstanceValues.exact(found.values, found.base, full, None, span, summed)
     evaluator = game.evaluator
     donors, exact = evaluator.setting.replacement.weights, np.ones(N, bool)
     model, size = evaluator.setting.model, game.subtracted
@@ -208,40 +169,36 @@ def _certificate(
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
-def provenance(asked: Asked, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
+def provenance(problem: Problem, game: Game, index: QiiIndex | None, rows: Any) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
     model = evaluator.setting.model
     replacement = evaluator.setting.replacement
     facts: dict[str, Any] = {
         "method": "QII",
-        "quantity": asked.interest.name,
-        "measured": asked.measured,  # of vectors of chances "actual" is "individual"
-        "quantity_words": asked.words,
-        "signed": asked.signed,
-        "outcome": asked.outcome.kind,
-        "positive": asked.positive,
-        "bounds": list(asked.outcome.bounds),
-        "difference": asked.difference,
-        "floor": asked.floor,
+        "quantity": problem.interest.name,
+        "measured": problem.measured,  # of vectors of chances "actual" is "individual"
+        "quantity_words": problem.words,
+        "signed": problem.signed,
+        "outcome": problem.outcome.kind,
+        "positive": problem.positive,
+        "bounds": list(problem.outcome.bounds),
+        "difference": problem.difference,
+        "floor": problem.floor,
         "index": "none" if index is None else index.name,
         "link": "identity",
         "intervention": replacement.kind,
         "pool_rows": replacement.rows_given,
         "largest_pool_weight": float(replacement.weights.max()),
         "pool_weights": "given" if replacement.weights_sum is not None else "equal",
-        **asked.facts,
-        "X_is_data": asked.is_data(rows),
-        "instances": game.N if game.quantity.groups is None else 1,
-        "players": game.P,
-        "player_columns": asked.players.all_columns(),
-        "precision": model.precision if model.backend == "jax" else "float64",
-        "scheme": "exact" if asked.samples is None else asked.scheme,
-        "samples": asked.samples,
-        "stop": asked.stop,
-        "epsilon": None if asked.stop is None else asked.plan.epsilon,
-        "delta": None if asked.stop is None else asked.plan.delta,
-        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        **problem.facts,
+        "X_is_data": problem.is_data(rows),
+        **sizes(model, problem.players, game.N if game.quantity.groups is None else 1, game.P),
+        "scheme": "exact" if problem.samples is None else problem.scheme,
+        "samples": problem.samples,
+        "stop": problem.stop,
+        "epsilon": None if problem.stop is None else problem.plan.epsilon,
+        "delta": None if problem.stop is None else problem.plan.delta,
     }
     if index is not None:
         facts["index_weights"] = _weights(index, game.P)
@@ -258,3 +215,23 @@ def _weights(index: QiiIndex, P: int) -> Any:
         return None
     without = ~all_masks(P)
     return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}
+
+
+def kept_table(asked: Problem, game: Game, rows: Any, X: Any) -> CoalitionTable:
+    """The table of a game; rows: the individuals X as read, None for quantities of the data.
+
+    Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
+    of the model, by which `merge` tells what is of one question.
+    """
+    values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
+    table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
+    marks = {
+        **digests(game),
+        "backend": game.setting.model.backend,
+        "model_rows": game.count.distinct,
+        **functions_of(asked),
+    }
+    data, index = asked.kept_of(X, rows)
+    present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
+    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
+    return table

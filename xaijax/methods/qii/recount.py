@@ -141,7 +141,7 @@ class QiiRecount:
         limits = replace(
             given.limits,
             devices=given.devices[:1],
-            memory=given.max_memory,
+            memory=given.memory.whole,
             tile=problem.limits.tile,
             batch_rows=None,
             shares=False,

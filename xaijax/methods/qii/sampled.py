@@ -125,10 +125,10 @@ def refuse_long_draws(game: Game, coalitions: int, plan: Plan) -> None:
             "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
-    if held > game.setting.max_memory:
+    if held > game.setting.memory.whole:
         raise MemoryPlanError(
             f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
-            f"bytes, more than max_memory={game.setting.max_memory:,}. Group columns with "
+            f"bytes, more than max_memory={game.setting.memory.whole:,}. Group columns with "
             "players=, or raise max_memory=."
         )
 
@@ -331,9 +331,7 @@ def samples_needed(
         section V-B.
     """
     epsilon, width = checks.positive(epsilon, "epsilon"), checks.positive(width, "width")
-    delta = checks.positive(delta, "delta")
-    if delta >= 1:
-        raise InputError(f"delta must be between 0 and 1, got {delta!r}.")
+    delta = checks.share(delta, "delta")
     indices = checks.whole_number(indices, "indices")
     rates = checks.whole_number(rates, "rates")
     try:

@@ -3,8 +3,7 @@
 Reading order:
 
     explainer   `GradientExplainer`: reads arguments and rows
-    run         the loop that fills tiles, and asks the model itself for its answers
-    sizes       tiles and dispatches, a pure function of sizes and limits
+    run         tiles and dispatches, the run that fills them, and the model's own answers
     space       where lines run: among the codes of rows, or among what a function makes of them
     reading     rows, baselines and players as codes
     slopes      which models have slopes, and what is said of the others

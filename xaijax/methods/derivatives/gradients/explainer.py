@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from xaijax.core import checks, html
@@ -18,7 +17,6 @@ from xaijax.core.checks import tell
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.forks import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.core.version import __version__
 from xaijax.games.asking.long_runs import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
@@ -36,8 +34,7 @@ from xaijax.methods.derivatives.gradients.reading import (
     refuse_whole_numbers,
     stand_ins,
 )
-from xaijax.methods.derivatives.gradients.run import Run, base_answers, base_rows
-from xaijax.methods.derivatives.gradients.sizes import PASSES, sizes_of
+from xaijax.methods.derivatives.gradients.run import PASSES, Run, base_answers, base_rows, sizes_of
 from xaijax.methods.derivatives.gradients.slopes import (
     refuse_answers,
     refuse_findings,
@@ -49,13 +46,15 @@ from xaijax.methods.derivatives.gradients.slopes import (
 from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
 from xaijax.methods.progress import progress_bar
+from xaijax.methods.record import background, cost, instances, numbers, sizes
 from xaijax.models import gradient_class
 from xaijax.players.players import OwnPlayers, Players, column_labels
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
+from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import MappedRows, kept_rows
+from xaijax.tables.table import MappedRows
 from xaijax_kernels.engine.operations import operations
 
 PATHS = ("expected", "integrated")
@@ -225,9 +224,8 @@ class GradientExplainer:
         refuse_not_finite(values, allowed)
         warn_of_steps(values, full, base, run.lines.drawn)
         answer = Answer(values, variances, full, base)
-        asked = Asked(self.path, self.steps, self.samples, self.seed, self.players)
         seconds = time.perf_counter() - started
-        return explanation(asked, X, rows, run, work, answer, before, seconds)
+        return explanation(self, X, rows, run, work, answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """What explaining X would ask for, told before it is asked.
@@ -256,9 +254,36 @@ class GradientExplainer:
             structure=run.space.name,
             tile=run.sizes.rows,
             model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
-            memory=run.sizes.bytes,
+            shares=run.sizes.held,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",
+        )
+
+    def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
+        """Tells what an explanation of X would answer, before it is asked.
+
+        Args:
+            X: rows [N, *F], as of a call; None: a background row.
+            outputs: as of a call.
+
+        Returns:
+            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. The model is
+            asked no more than its probe.
+
+        Raises:
+            What a call raises before it asks.
+        """
+        if X is None:
+            X = rows_of(self._open().setting.replacement.as_read).part(0, 1)
+        _, work, _ = self._read(X, outputs)
+        run, _ = self._run(work)
+        K = 1 if outputs is not None else run.outputs
+        return fingerprint_of(
+            _digests(run) | ({} if outputs is None else {"outputs": outputs}),
+            _provenance(self, run, work),
+            feature_names=self.players.names,
+            output_names=output_names(run.probed.findings.output_names, K),
+            kind=KINDS[self.path],
         )
 
     def check(self, X: Rows) -> None:
@@ -403,17 +428,6 @@ KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is recorded of the explainer."""
-
-    path: str
-    steps: int
-    samples: int | None
-    seed: int
-    players: Any
-
-
-@dataclass(frozen=True)
 class Answer:
     """What a run found."""
 
@@ -429,7 +443,7 @@ class Answer:
 
 
 def explanation(
-    asked: Asked,
+    asked: GradientExplainer,
     X: Any,
     rows: Any,
     run: Run,
@@ -446,11 +460,8 @@ def explanation(
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     return Explanation(
-        values=answer.values[..., 0] if scalar else answer.values,
-        base_values=answer.base[:, 0] if scalar else answer.base,
-        std_errors=errors[..., 0] if errors is not None and scalar else errors,
-        data=kept_rows(X, rows),
-        instance_index=rows_of(X).index,
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
         feature_names=asked.players.names,
         output_names=None if scalar else findings.output_names,
         exact=False,
@@ -462,7 +473,7 @@ def explanation(
 
 
 def _stats(
-    asked: Asked,
+    asked: GradientExplainer,
     X: Any,
     run: Run,
     work: Work,
@@ -473,25 +484,18 @@ def _stats(
 ) -> dict[str, Any]:
     probed, clock, N = run.probed, run.probed.clock, len(work)
     setting = probed.setting
-    compile_seconds = clock.compile_seconds - before.compile_seconds
-    model_rows = N * run.lines.rows
     stats: dict[str, Any] = {
-        "model_rows": model_rows,
-        "model_calls": clock.model_calls - before.model_calls,
+        **cost(setting, clock, before, seconds),
+        "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
-        "seconds": seconds - compile_seconds,
-        "compile_seconds": compile_seconds,
         "estimator": "sampled" if run.lines.drawn else "quadrature",
         "seed": asked.seed,
-        "backend": setting.model.backend,
-        "devices": [str(d) for d in setting.devices],
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": probed.findings.answer_dtype,
         "weights_sum": setting.replacement.weights_sum,
         "completeness": answer.residual[:, 0] if scalar else answer.residual,
-        "fingerprint": donors_fingerprint(setting.replacement),
-        "model_fingerprint": probed_fingerprint(probed),
+        **_digests(run),
     }
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
@@ -503,23 +507,21 @@ def _stats(
     return stats
 
 
-def _provenance(asked: Asked, run: Run, work: Work) -> dict[str, Any]:
+def _digests(run: Run) -> dict[str, str | None]:
+    donors = donors_fingerprint(run.probed.setting.replacement)
+    return {"fingerprint": donors, "model_fingerprint": probed_fingerprint(run.probed)}
+
+
+def _provenance(asked: GradientExplainer, run: Run, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
     setting = run.probed.setting
-    model, donors = setting.model, setting.replacement
     return {
         "method": "GradientExplainer",
-        **asked_output(model),
+        **asked_output(setting.model),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
         "estimator": "sampled" if run.lines.drawn else "quadrature",
-        "replacement": donors.kind,
-        "background_rows": donors.rows_given,
-        "instances": len(work),
-        "players": run.players,
-        "player_columns": asked.players.all_columns(),
-        "precision": model.precision,
-        "weights": "given" if donors.weights_sum is not None else "equal",
-        "versions": {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        **background(setting.replacement),
+        **sizes(setting.model, asked.players, len(work), run.players),
     }

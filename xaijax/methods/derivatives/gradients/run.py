@@ -1,4 +1,4 @@
-"""The loop that fills tiles with lines, and asks the model itself for its answers.
+"""Sizes of tiles and dispatches, the run that fills them with lines, and the model's own answers.
 
 Letters: N instances, n of a group, U groups and V tiles of lines of a dispatch, D lines of a tile,
 S places, R = n D S rows of a tile, C codes, P players, K outputs, M rows.
@@ -6,7 +6,6 @@ S places, R = n D S rows of a tile, C codes, P players, K outputs, M rows.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,14 +13,23 @@ from typing import Any, cast
 
 import numpy as np
 
+from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.compiled import Recipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, dealt
-from xaijax.games.engine.evaluator import Probed
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.evaluator import Probed, Setting
 from xaijax.games.engine.placement import Placement
+from xaijax.games.engine.plan import Held
 from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
-from xaijax.methods.derivatives.gradients.sizes import Sizes
 from xaijax.methods.derivatives.gradients.space import Space, whole_model
+from xaijax_kernels.engine.operations import numbers_made, operations
+from xaijax_kernels.engine.tiles import (
+    rows_of_wide,
+    tile_rows,
+    tiles_of_dispatch,
+    weights_of,
+    widest_layer,
+)
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
 WHAT = "a dispatch of gradients"
@@ -98,26 +106,17 @@ class Run:
         self, work: Work, done: Callable[[int], object]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
-        run = self.probed.compiled.program(self.recipe(work))
-        K = self._shape(work).found
-        values = np.zeros((len(work), self.players, K))
+        program = self.probed.compiled.program(self.recipe(work))
+        queue = Dispatches(self.placement.mesh, self.probed.clock, self.sizes.groups)
+        values = np.zeros((len(work), self.players, self._shape(work).found))
         spread = np.zeros_like(values) if self.lines.drawn else None
-        waiting: deque[tuple[_Group, int, Any]] = deque()
-
-        def read() -> None:
-            group, rows, found = waiting.popleft()
-            for total, part in zip((values, spread), found, strict=True):
+        for one in queue.run(program, (self.params,), self._work(work)):
+            here, rows = one.asked
+            for total, part in zip((values, spread), one.read(), strict=True):
                 if total is not None:  # else zeros, that stand for no variances
-                    total[group.here] += group.taken(np.asarray(part))
+                    found = part.reshape(-1, *part.shape[2:])
+                    total[here] += found[: here.stop - here.start]
             done(rows)
-
-        for group, rows, arguments in self._dispatches(work):
-            waiting.append((group, rows, run(self.params, *arguments)))
-            self.probed.clock.model_calls += 1
-            if len(waiting) > LOOK_AHEAD:
-                read()
-        while waiting:
-            read()
         return values, spread
 
     def dispatches(self, N: int) -> int:
@@ -132,17 +131,20 @@ class Run:
         dtype, codes, C = self._dtype, donors.dtype, donors.shape[1]
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
-        starts = x if own.own else shape(place.same, V, D, C, dtype=codes)
+        starts = None if own.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
-        owner = work.owner
-        if owner is not None:
-            of_each = owner.ndim == 2
-            owner = shape(place.split, U, n, C) if of_each else shape(place.same, C)
+        owner = of_each = None
+        if work.owner is not None:
+            each = work.owner.ndim == 2
+            of_each = shape(place.split, U, n, C) if each else None
+            owner = None if each else shape(place.same, C)
         column = shape(place.split, U, n) if own.chosen else None
-        counts = shape(place.split, place.mesh.size), shape(place.same)
-        head = self.space.head(self.probed, s.rows)
-        run = partial(line_values, self.space.lift, head, own, place.mesh)
-        arguments = self.params, x, starts, places, places, owner, column, *counts
+        counts, turns = shape(place.split, place.mesh.size), shape(place.same)
+        tiles = x, x if own.own else None, of_each, column
+        run = partial(
+            _values, self.space.lift, self.space.head(self.probed, s.rows), own, place.mesh
+        )
+        arguments = self.params, counts, tiles, starts, places, places, owner, turns
         key = "line values", own, self.space.key
         return Recipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
 
@@ -166,28 +168,28 @@ class Run:
             chosen=work.column is not None,
         )
 
-    def _dispatches(self, work: Work) -> Iterator[tuple[_Group, int, tuple[Any, ...]]]:
-        """(instances, their model rows, the program's arguments) of each dispatch."""
+    def _work(self, work: Work) -> Iterator[tuple[Any, ...]]:
+        """Each dispatch: its instances and their model rows, its groups, and its lines."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
         together, at_once = s.groups * s.instances, s.turns * s.lines
-        clock, devices = self.probed.clock, self.placement.mesh.size
+        each = work.owner is not None and work.owner.ndim == 2
+        of_rows = work.codes, work.own, work.owner if each else None, work.column
         for first in range(0, N, together):
             here = slice(first, min(N, first + together))
-            groups = -(-(here.stop - first) // s.instances)
-            place, counts = dealt(groups, s.groups, devices, clock.tiles)
-            clock.tiles += groups
-            group = _Group(here, place, s.groups, s.instances)
-            own = [group.filled(rows) for rows in (work.codes, work.own, work.column)]
-            owner = work.owner if work.owner is None or work.owner.ndim == 1 else None
-            owner = group.filled(work.owner) if owner is None else owner
+            tiles = tuple(None if rows is None else self._groups(rows[here]) for rows in of_rows)
             for begin in range(0, E, at_once):
                 lines = min(at_once, E - begin)
-                x, donors, column = own
-                mine, *places = self._places(begin)
-                donors = mine if donors is None else donors
+                donors, *places = self._places(begin)
                 turns = np.int32(-(-lines // s.lines))
-                rows = (here.stop - first) * lines * s.steps
-                yield group, rows, (x, donors, *places, owner, column, counts, turns)
+                asked = here, (here.stop - first) * lines * s.steps
+                owner = None if each else work.owner
+                yield asked, tiles, None if work.own is not None else donors, *places, owner, turns
+
+    def _groups(self, rows: Any) -> np.ndarray:
+        """Rows [U, n, ..] of some instances [m, ..]; the last one fills up."""
+        rows, n = np.asarray(rows), self.sizes.instances
+        filled = np.pad(rows, ((0, -len(rows) % n), *((0, 0),) * (rows.ndim - 1)), mode="edge")
+        return filled.reshape(-1, n, *rows.shape[1:])
 
     def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(donors [V, D, C], places and weights [V, D, S]) of lines from one on."""
@@ -200,31 +202,25 @@ class Run:
         return donors[part.donor].reshape(s.turns, s.lines, -1), times, weights
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Instances of one dispatch, and where their groups stand among those of the devices."""
-
-    here: slice
-    place: np.ndarray  # of each group of n, in U
-    groups: int  # U
-    each: int  # n
-
-    def filled(self, rows: Any) -> np.ndarray | None:
-        """Their rows [U, n, ..] of rows [N, ..]; the last one fills up."""
-        if rows is None:
-            return None
-        some = np.asarray(rows[self.here])
-        missing = len(self.place) * self.each - len(some)
-        some = np.pad(some, ((0, missing), *((0, 0),) * (some.ndim - 1)), mode="edge")
-        some = some.reshape(len(self.place), self.each, *some.shape[1:])
-        out = np.broadcast_to(some[-1:], (self.groups, *some.shape[1:])).copy()
-        out[self.place] = some
-        return out
-
-    def taken(self, found: np.ndarray) -> np.ndarray:
-        """What was found of them [.., P, K], out of [U, n, P, K]."""
-        flat = found[self.place].reshape(-1, *found.shape[2:])
-        return flat[: self.here.stop - self.here.start]
+def _values(
+    lift: Any,
+    head: Any,
+    lines: LineShape,
+    mesh: Any,
+    params: Any,
+    counts: Any,
+    tiles: tuple[Any, ...],
+    donors: Any,
+    times: Any,
+    weights: Any,
+    owner: Any,
+    turns: Any,
+) -> Any:
+    """`line_values` with the arguments of `Dispatches`; what belongs to instances is in tiles."""
+    x, own, of_each, column = tiles
+    starts, owner = (donors if own is None else own), (owner if of_each is None else of_each)
+    shared = lift, head, lines, mesh, params
+    return line_values(*shared, x, starts, times, weights, owner, column, counts, turns)
 
 
 def base_rows(run: Run, work: Work) -> int:
@@ -256,3 +252,85 @@ def _stays(run: Run, work: Work) -> np.ndarray | None:
     """Which entries stay as they are in the instance, bool [C] or [N, C]; None: no entry."""
     stays = None if work.owner is None else work.owner == run.players
     return stays if stays is not None and stays.any() else None
+
+
+PASSES = 3.0  # a forward pass and a backward one, in forward passes
+# A way back holds more beside each other than a way forward: on a CPU a quarter of the rows stays
+# in the cache, and takes no longer a row.
+NARROWER = {"cpu": 4}
+HELD = 1 << 21  # numbers of the instances of one dispatch
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a run, fixed before its first dispatch."""
+
+    instances: int  # n
+    lines: int  # D
+    steps: int  # S
+    groups: int  # U
+    turns: int  # V
+    bytes_per_row: int  # of a tile at work
+    row_bytes: int  # of codes and values of one instance, or one line
+
+    @property
+    def rows(self) -> int:
+        """R."""
+        return self.instances * self.lines * self.steps
+
+    @property
+    def held(self) -> Held:
+        """The bytes of a tile at work, and of the instances and lines of the dispatches under
+        way.
+        """
+        under_way = (LOOK_AHEAD + 1) * (self.groups * self.instances + self.turns * self.lines)
+        return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
+
+
+def sizes_of(
+    setting: Setting,
+    jaxpr: Any,
+    traced: int,  # rows that jaxpr is of
+    lines: int,  # of one instance
+    steps: int,  # places on each
+    outputs: int,  # K
+    devices: int,
+    even: bool,  # whether lines come in pairs
+) -> Sizes:
+    """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
+    codes, memory, limits = setting.replacement.codes, setting.memory, setting.limits
+    platform, C = setting.devices[0].platform, codes.shape[1]
+    each = operations(jaxpr, traced) * PASSES
+    # What the model makes of a row is kept for the way back, where as much is made again.
+    per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
+    rows = limits.tile or _rows(jaxpr, traced, codes, platform, each)
+    while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
+        rows //= 2
+    least = 2 if even else 1
+    if max(rows, least) * per_row > memory.whole:
+        raise MemoryPlanError(
+            f"max_memory={memory.whole:,} bytes, but a tile of {max(rows, least)} rows needs about "
+            f"{max(rows, least) * per_row:,} for its gradients. Raise max_memory=."
+        )
+    S = min(steps, rows)
+    S = -(-steps // -(-steps // S))  # evenly, as `Lines.cut` cuts
+    every = lines * -(-steps // S)
+    D = min(every, max(1, rows // S))
+    D = -(-every // -(-every // D))
+    D += D % 2 if even else 0
+    n = max(1, rows // (D * S))
+    T = tiles_of_dispatch(n * D * S, each, platform)
+    if limits.batch_rows is not None:
+        T = -(-limits.batch_rows // (n * D * S))
+    V = min(-(-every // D), T)
+    P, row_bytes = setting.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
+    fits = max(1, min(HELD, memory.fits("results", codes.itemsize)) // (n * max(C, P) * outputs))
+    U = max(1, min(T // V, fits))
+    return Sizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
+
+
+def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
+    """Rows of a tile by the model alone."""
+    widest = max(widest_layer(jaxpr, traced), codes.shape[1])
+    rows = tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
+    return rows_of_wide(rows, widest, weights_of(jaxpr), codes.itemsize, platform)
