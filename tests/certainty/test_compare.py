@@ -169,7 +169,7 @@ def test_other_bad_arguments_are_refused():
         xj.compare(one, np.ones((3, 2)))
     with pytest.raises(xj.InputError, match="3 instances and b 4"):
         xj.compare(one, two, paired=True)
-    with pytest.raises(xj.InputError, match="confidence: got 95"):
+    with pytest.raises(xj.InputError, match="confidence must be a number in .0, 1., got 95"):
         xj.compare(one, two, confidence=95)
     with pytest.raises(xj.InputError, match="ask one index"):
         xj.compare(one, explained(np.ones((4, 2)), kind="banzhaf"))

@@ -73,7 +73,7 @@ class Trees:
             pays = pays.reshape(1 << group.d, -1)
             for part in _split(group):
                 met = self._meet(part, background)
-                table = (met @ pays).reshape(-1, sets).astype(donors.dtype)
+                table = (met @ pays).reshape(met.size, sets).astype(donors.dtype)
                 at = interactions.places(part.players, background.P, background.of.order)
                 here = table, at.astype(np.int32), part.values.astype(table.dtype)
                 self._parts.append((part, [jnp.asarray(one) for one in here]))
@@ -90,7 +90,7 @@ class Trees:
             w = np.repeat(background.weights[first : first + n], L)
             np.add.at(met, (pattern + base).ravel(), w)
             first += n
-        return met.reshape(L, -1)
+        return met.reshape(L, 1 << part.d)
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Form`."""
