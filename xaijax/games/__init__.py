@@ -3,9 +3,9 @@
 Reading order:
 
     ask        what a run is asked for: semivalues, full tables, lists of coalitions
-    run        `GameRun`: the state of one run, the games of N instances
     ways/      the ways to v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage
+    run        `GameRun`: the state of one run, the games of N instances
     asking/    what all ways share: rows planned, asked, counted, and bad answers refused
     engine/    how a model is run: on devices or on the host, within the memory
     measure/   what is measured: the replacement, the score of a row, the quantity

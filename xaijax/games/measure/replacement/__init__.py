@@ -1,11 +1,11 @@
-"""What stands in the columns of a player that is absent; a new kind is a file here.
+"""What is in the columns of a player that is absent; a new kind is a file here.
 
 Reading order:
 
-    base           `Replacement`: donors as codes, with weights; `Given`: what makes its own
     rows           rows of a background, or draws; what reads `background=`, `pool=` and `data=`
     baseline       `Baseline`: one row for all instances, or a function of each
     per_instance   a row, or players, of each instance
+    base           `Replacement`: donors as codes, with weights; `Given`: what makes its own
 """
 
 # Where it was when earlier versions pickled it.
