@@ -75,9 +75,9 @@ class Fingerprint:
     Example:
         >>> import numpy as np
         >>> import xaijax as xj
-        >>> model, rows = xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.ones((2, 2))
-        >>> plain = xj.Explainer(model, np.zeros((1, 2)))
-        >>> banzhaf = xj.Explainer(model, np.zeros((1, 2)), index="banzhaf")
+        >>> model, rows = xj.as_model(lambda X: X[:, 0] * X[:, 1]), np.ones((2, 3))
+        >>> plain = xj.Explainer(model, np.zeros((1, 3)))
+        >>> banzhaf = xj.Explainer(model, np.zeros((1, 3)), index="banzhaf")
         >>> plain(rows).fingerprint == plain.fingerprint(rows)
         True
         >>> plain.fingerprint(rows).why_not(banzhaf.fingerprint(rows))
