@@ -8,12 +8,12 @@ Reading order:
     public              the door of public callables: an unknown keyword is refused before any work
     elsewhere           names of shap, captum and others, and what is meant by them here
     typing              the types that public signatures name: rows, a model, a progress bar
-    checks              checks of arguments, done before any work
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts
     command_line        a command of `xaijax`, as argparse takes it
     forks               JAX in a forked process: refused in place of waiting for ever
     sequences           bounds of a mean that hold at all looks at once
+    checks              checks of arguments, done before any work
     reads               what a function's answers depend on, as far as its code names it
     same                facts that compare equal: arrays, and objects as long as they live
     code_names          the names that a function's code reads, assigns and changes

@@ -58,8 +58,9 @@ class Model:
         selects: where `output` is one column: of what, "proba", "decision" or "decided"; None where
             that is not known.
         network: whether f is a module of a neural library, which takes rows of any shape.
-        loop, why, apply, call, scores, decide, original, comparison, reader, offset, recentred,
-            recipe, compiled: for the engine. One of `apply` (JAX) and `call` (host) answers rows.
+        loop, why, apply, call, scores, decide, labelled, original, comparison, reader, offset,
+            recentred, recipe, compiled: for the engine. One of `apply` (JAX) and `call` (host)
+            answers rows.
 
     Example:
         >>> import numpy as np

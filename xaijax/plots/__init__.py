@@ -10,8 +10,8 @@ Reading order:
     convergence    values over the budget, changes between explanations, deletion curves
     waterfall      one instance: waterfall, force, and the profile of one person or two
     images         a grid of images, output by output; one image
-    tokens         one sentence: its words coloured by their values
     rules          rule cards; what a rule keeps of an image or of a sentence
+    tokens         one sentence: its words coloured by their values
     interactions   interactions as a heatmap, a network, bars, and dots of one player
     pixels         players at their pixels: what pictures of images share
     style          what all pictures share: checks, rows, names, intervals, colours

@@ -3,7 +3,6 @@
 Reading order:
 
     same_question         whether interactions belong beside an Explanation, in a report
-    fingerprint           `Fingerprint`: of which model, rows and question values are
     merge                 `merge`: one Explanation of instances that were explained apart
     wording               what a QII report may say of its numbers, in plain words
     background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
@@ -14,6 +13,7 @@ Reading order:
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     explanation           `Explanation`: values of many instances, with errors and provenance
+    fingerprint           `Fingerprint`: of which model, rows and question values are
     top                   `TopK`: the players of the largest |value|, and which are certain
     convert               an Explanation in the forms of pandas, shap and shapiq
     private_explanation   `PrivateExplanation`: values with noise, and public facts

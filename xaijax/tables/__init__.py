@@ -7,8 +7,8 @@ Reading order:
     tree_table      `TreeTable`: rows in several arrays, as codes in a line
     table           `Table`: what the engine asks of rows; arrays as floats, bits or numbers
     same_memory     whether two things that were passed are the same rows in memory
-    frames          frames and series that the user gave, checked: names, numbers, copies
     arrow_columns   what columns of files become, whatever part of them is read
+    frames          frames and series that the user gave, checked: names, numbers, copies
     plain_frames    frames as arrays and plain values, and back, for files
     rows            `rows_of`: rows of any kind behind one set of members
     tree            `Layout`: how such a row is made of leaves

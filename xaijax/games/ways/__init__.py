@@ -6,10 +6,10 @@ Reading order:
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
     corners           semivalues of each pair from its own 2^k corners, averaged over donors
-    totals            the sums that these three fill
     by_parts          the same by a layer that adds: x's part for all donors, a donor's for all x
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once
+    totals            the sums that these three fill
     crossed           the same by the model's structure: instances beside distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Table
+
+if TYPE_CHECKING:
+    from xaijax.methods.qii.problem import Problem
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
 WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
@@ -250,7 +253,7 @@ def copies(problem: Any, X: Any) -> list[str]:
     ]
 
 
-def _pool(problem: Any) -> Any:
+def _pool(problem: Problem) -> Any:
     """The donors, or the rows that they are a median of where these are like the data."""
     pool = problem.pool
     if isinstance(pool, Baseline) and isinstance(pool.row, str):
