@@ -7,11 +7,11 @@ Reading order:
     players_of      players from a ColumnTransformer: the columns that come from one source column
     model           `Model`: what the engine sees of a model, and what a person can ask of it
     adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
-    translations/   fitted scikit-learn estimators as JAX functions
     asking/         a model asked: probes, calls on the host, labels
+    translations/   fitted scikit-learn estimators as JAX functions
     structure/      a layer found in a model's trace, or declared
-    base/           what all kinds of models share: source, trace, outputs, options
     identity/       whether two models are the same, and whether one has changed
+    base/           what all kinds of models share: source, trace, outputs, options
 """
 
 from xaijax.models.as_jax import as_jax as as_jax

@@ -2,16 +2,16 @@
 
 Reading order:
 
+    player_values   the distinct values of each player, and what each adds to the first layer
     evaluator       `Engine`: what is asked, and the probe's findings; `Evaluator`: the one in use
     device          the loop of JAX models: dispatches that feed the compiled programs
-    host            the loop of host models: rows fetched, answered in calls, summed in float64
     walk            the loop along orders of players, where the first layer is known
-    player_values   the distinct values of each player, and what each adds to the first layer
     asked_again     the probe's donors found in the run's calls: does the model answer as before?
+    host            the loop of host models: rows fetched, answered in calls, summed in float64
     programs        the programs that hold a JAX model, and the sums of their answers
     placement       where arrays stand: tiles dealt to devices, or a model that spans its own
+    loop            what a loop is: streams of rows in, answers and sums out
     plan            tile, tiles per dispatch and instances at a time, by sizes alone
     dispatch        the dispatch loop: tiles dealt to devices, read some dispatches later
-    loop            what a loop is: streams of rows in, answers and sums out
     compiled        one cache of compiled programs, each held against the memory
 """
