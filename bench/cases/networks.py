@@ -188,7 +188,7 @@ def _predicted(task: Task) -> Duel:
 
 def setup(size: Size) -> Several:
     """Measures a convolutional nnx network, permutations with 10 background rows, 1,000 digits,
-    against the network alone; and 1,000 outputs of which the predicted one is explained against one
+    against the network alone; and the predicted one of 1,000 outputs against one
     output.
 
 
