@@ -476,5 +476,4 @@ def sample_facts(sample: Sample | None) -> dict[str, Any]:
     """Returns what the provenance says of a subsample."""
     if sample is None:
         return {"subsample": None}
-    facts = {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}
-    return {"subsample": facts}
+    return {"subsample": {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}}
