@@ -141,7 +141,7 @@ def setup_codes(size: Size) -> Duel:
 
     Missed: The plain forward pass of the rows that ours runs takes as much time as ours, and alone
     it would give 87x. At commit bd038fca96 (2026-11-28) shap took 179 times as long as ours when
-    its calls kept their ever new sizes, for each of which JAX compiles.
+    its calls had a new size each time, and JAX compiles for each size.
     """
     instances, background = (4, 3) if size == "smoke" else (1_000, 100)
     return _against_shap(adult_problem(instances, background), size, goals=(150, 500), asked=True)

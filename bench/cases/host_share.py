@@ -25,7 +25,7 @@ from xaijax_kernels.engine import turns
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import tile_rows
 
-First = dict[int, tuple[Any, Any]]  # of each program, itself beside them: its id stays its own
+First = dict[int, tuple[Any, Any]]  # id of a program: (it, its results)
 
 
 @contextmanager

@@ -188,9 +188,7 @@ def _predicted(task: Task) -> Duel:
 
 def setup(size: Size) -> Several:
     """Measures a convolutional nnx network, permutations with 10 background rows, 1,000 digits,
-    against the network alone; and 1,000 outputs of which the predicted one is explained against one
-    output.
-
+    against the network alone; and the predicted one of 1,000 outputs against one output.
 
     Missed: The network of one output became a fifth faster, since its first convolution is used,
     while outputs= uses no structure. The ratio was 1.07 in an earlier row; the predicted output

@@ -116,7 +116,7 @@ class Contest:
         return {name: float(squared(side, truth).mean()) for name, side in self._sides[0].items()}
 
     def duel(self) -> Duel:
-        """The times of both, their errors beside."""
+        """Returns the times and the errors of both."""
 
         def check(results: Results) -> list[Agreement]:
             sides, asked = self._sides

@@ -57,9 +57,8 @@ def ours(estimator: Any, output: Any, background: Any) -> Callable[[Any], Any]:
 
 def setup_logistic(size: Size) -> Duel:
     """Measures logistic regression of scikit-learn, 1,000 rows, 12 players, 100 background rows,
-    against shap's ExactExplainer with predict_proba and against the model alone in JAX.
-
-    `predict_proba` of scikit-learn for shap, and the model alone, in JAX, beside both.
+    against shap's ExactExplainer with scikit-learn's `predict_proba` and against the model alone
+    in JAX.
     """
     X, background, rows, score = made(size, 1_000)
     model = LogisticRegression().fit(rows, score > 0)

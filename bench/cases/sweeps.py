@@ -187,7 +187,7 @@ def setup_rate(size: Size) -> Rate:
 def setup_workers(size: Size) -> Workers:
     """Measures a sweep of 100,000 Adult rows on 2 workers over one process of one thread.
 
-    100,000 rows, of which some 27,000 are asked; parts small enough to be dealt out evenly.
+    100,000 rows, some 27,000 of them distinct; parts small enough to be dealt out evenly.
     """
     problem = adult_problem(*((4, 3) if size == "smoke" else (4, 100)))
     _, _, table = adult_codes(1, 1)

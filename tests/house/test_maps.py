@@ -28,13 +28,13 @@ UNTYPED = {
     "xaijax/methods/anchors/support.py": 2,
     "xaijax/methods/explainer/record.py": 2,
     "xaijax/methods/qii/arguments.py": 1,
-    "xaijax/methods/qii/recount.py": 4,
     "xaijax/methods/qii/outcome.py": 5,
     "xaijax/methods/qii/problem.py": 1,
+    "xaijax/methods/qii/recount.py": 2,
     "xaijax/models/asking/findings.py": 5,
+    "xaijax/models/model.py": 1,
     "xaijax/models/structure/agreement.py": 4,
     "xaijax/models/structure/declared.py": 1,
-    "xaijax/models/model.py": 1,
 }
 
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", *(ROOT / "docs" / "design").glob("*.md")]

@@ -204,7 +204,7 @@ def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
 
 
 def _std_error(parts: np.ndarray) -> float:
-    """Of the mean of independent parts; NaN for fewer than two."""
+    """Returns the standard error of the mean of independent parts; NaN for fewer than two."""
     return float(parts.std(ddof=1) / np.sqrt(len(parts))) if len(parts) > 1 else np.nan
 
 

@@ -106,9 +106,11 @@ class Kernel(Estimator):
         return P + SPARE
 
     def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
-        """For each pair the fit holds nine rows of P + 3 numbers at once, 33 to 35 bytes a player
-        and coalition as measured. It multiplies by P^2 twice and finds the eigenvalues of [P, P];
-        an answer takes three products with a matrix of the fit.
+        """Returns memory and operations of the fit.
+
+        The fit holds nine rows of P + 3 numbers for each pair at once; 33 to 35 bytes a player and
+        coalition were measured. It multiplies by P^2 twice and finds the eigenvalues of [P, P]; an
+        answer takes three products with a matrix of the fit.
         """
         units = self.units(P, index, budget)
         count = 2 * units

@@ -138,7 +138,7 @@ class PairSampler(Estimator):
         return PairsState(index, self.kernel.init(P, _of_players(index), budget, seed))
 
     def step(self, state: PairsState, pairs: int) -> tuple[PairsState, np.ndarray]:
-        """As of the kernel estimator; the new coalitions, bool [C_new, P]."""
+        """Draws pairs as the kernel estimator does, with new coalitions bool [C_new, P]."""
         drawn, new = self.kernel.step(state.drawn, pairs)
         return replace(state, drawn=drawn), new
 
@@ -288,7 +288,7 @@ def _weights(s: int, P: int) -> tuple[float, float, float]:
 
 
 def _share_of_draws(s: int, P: int, a: int, b: int) -> float:
-    """By what a squared residual of size s counts in the variances of all pairs together."""
+    """Returns the factor of a squared residual of size s in the sum of all variances."""
     M = sampling.pairs_of_size(P, s)
     if a + b >= M or b < 2:
         return 0.0
@@ -337,7 +337,7 @@ def _of_size(
 def looked_for(
     index: InteractionIndex, P: int, budget: int, seed: int, coalitions: np.ndarray
 ) -> np.ndarray:
-    """For which instances large pairs are looked for, bool [N].
+    """Returns for which instances large pairs are looked for, bool [N].
 
     coalitions: int [N], what each was asked of the budget; 0: it is exact.
     """

@@ -312,7 +312,7 @@ class EvenProcess:
                 yield _fitted(rows, pairs, fit, y[rows, :D], self._columns(fit, pairs, D))
 
     def _whitening(self, rate: float, D: int) -> Whitening:
-        """Of the first D answers; of more than DECIDE, one rate's is kept at a time."""
+        """Returns the whitening of the first D answers; keeps that of one rate above DECIDE."""
         from scipy.linalg import solve_triangular  # noqa: PLC0415 - `import xaijax` loads no scipy
 
         if (rate, D) not in self._fits:

@@ -127,9 +127,9 @@ def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
 
 def _refuse_another(first: Explanation, one: Explanation) -> None:
     """A line joins values of one question: where both know it, the same row, model, background."""
-    for field in first.fingerprint.why_not(one.fingerprint):
-        if field in ("rows", "model"):
-            what = "backgrounds" if field == "rows" else "models"
+    for field, what in (("rows", "backgrounds"), ("model", "models")):
+        a, b = (getattr(each.fingerprint, field) for each in (first, one))
+        if a and b and a != b:
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
     if first.kind != one.kind:
         raise InputError(

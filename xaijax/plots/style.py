@@ -157,7 +157,7 @@ def on(colour: Any) -> str:
 
 
 def lightness(colour: Any) -> float:
-    """From 0, black, to 1, white, as eyes weigh colours (ITU-R BT.601)."""
+    """Returns a number from 0, black, to 1, white, by the weights of ITU-R BT.601."""
     colors = require("matplotlib.colors", "xaijax[plots]")
     return float(np.dot(colors.to_rgb(colour), (0.299, 0.587, 0.114)))
 

@@ -130,7 +130,7 @@ OF_VECTORS = {
 
 @dataclass(frozen=True)
 class NoiseNeeded:
-    """In lattice steps."""
+    """The noise that a release needs, in lattice steps."""
 
     sensitivity: int  # L1, of all values together; of one value for "sequential"
     scale: float

@@ -366,7 +366,7 @@ def _rounding(given: Any, N: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TableOrigin:
-    """Of the N games of a table; a table made by hand knows none of it."""
+    """What the N games of a table are; a table made by hand knows none of it."""
 
     data: Any = None  # rows [N, *F]; None where the games are not of single rows
     stats: Mapping[str, Any] = field(default_factory=dict)
@@ -375,7 +375,7 @@ class TableOrigin:
     index: Any = None  # of pandas, where the rows were a frame that has one
 
     def united(self) -> TableOrigin:
-        """That of the game in which two players act as one: what names the old ones is left out."""
+        """Returns the origin of the game in which two players act as one, without the old names."""
         kept = {name: one for name, one in self.provenance.items() if name != "player_columns"}
         return TableOrigin(self.data, self.stats, kept, index=self.index)
 

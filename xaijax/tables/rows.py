@@ -117,7 +117,7 @@ class GivenRows:
         return np.asarray(self._array[:])
 
     def texts(self) -> Iterator[bytes]:
-        """For each row bytes that are the same for equal rows."""
+        """Yields bytes for each row, the same for equal rows."""
         return (np.ascontiguousarray(row).tobytes() for row in self.given)
 
     def copy(self) -> Any:
@@ -183,7 +183,7 @@ class FrameRows(GivenRows):
 
     @property
     def labels(self) -> list[Any]:
-        """Of pandas of any type."""
+        """The names of the columns; those of pandas may have any type."""
         return list(self.given.columns)
 
     @property
@@ -210,11 +210,11 @@ class FrameRows(GivenRows):
         return column.dtype in (nw.Boolean, nw.Categorical, nw.Enum)
 
     def matrix(self) -> np.ndarray:
-        """Of the dtype that holds all columns."""
+        """Returns all cells, in a dtype that holds all columns."""
         return self.given.to_numpy()
 
     def texts(self) -> Iterator[bytes]:
-        """Of values only, not of the index."""
+        """Yields bytes of the values of each row, without the index."""
         return (repr(row).encode() for row in _narwhals().from_native(self.given).iter_rows())
 
     def copy(self) -> Any:
@@ -222,17 +222,20 @@ class FrameRows(GivenRows):
         return deepcopy(self.given)
 
     def stacked(self, parts: Sequence[Any]) -> Any:
-        """Of pandas each with its own index."""
+        """Returns the parts as one frame; parts of pandas keep their index."""
         return sys.modules[self.kind].concat(parts)
 
     def beside(self, columns: Mapping[str, Any]) -> Any:
-        """With the index of these rows."""
+        """Returns the frame with these columns set; the index stays."""
         nw = _narwhals()
         made = [nw.new_series(n, values, backend=self.kind) for n, values in columns.items()]
         return nw.from_native(self.given).with_columns(*made).to_native()
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
-        """With the dtypes of the row, in those columns; of an array in polars float64."""
+        """Returns the frame with one row's values in some columns, in the dtypes of that row.
+
+        Columns of polars take float64 if the row is an array.
+        """
         nw, rows = _narwhals(), len(self)
         if self.holds(row):
             repeated = nw.from_native(row)[[0] * rows]
@@ -255,7 +258,7 @@ class PandasRows(FrameRows):
         return labels_of_rows(self.given.index)
 
     def labelled(self, index: Any) -> Any:
-        """With another index."""
+        """Returns the frame with another index."""
         return self.given.set_axis(index)
 
     @property
@@ -263,7 +266,7 @@ class PandasRows(FrameRows):
         return self.given.iloc
 
     def take(self, places: Any, counted: bool = False) -> Any:
-        """With the index of these rows, or one that counts from 0."""
+        """Returns the rows at these places, with their index or one that counts from 0."""
         rows = self.given.iloc[places]
         return rows.reset_index(drop=True) if counted else rows
 
@@ -409,7 +412,7 @@ class TreeRows(GivenRows):
         return self.matrix()[:, places]
 
     def column(self, place: int) -> np.ndarray:
-        """Of the leaf's own dtype."""
+        """Returns a column in the leaf's own dtype."""
         for leaf in self._leaves:
             size = math.prod(leaf.shape[1:])
             if place < size:
@@ -460,7 +463,9 @@ class TreeRows(GivenRows):
         return jax.tree.unflatten(jax.tree.structure(self.given), out)
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """Of whole numbers and bools the most frequent, the smallest of several."""
+        """Returns one row: the median or mean of floats, and the most frequent whole number or
+        bool (the smallest of several).
+        """
         names, arrays, structure = arrays_of(self.given, name)
         out = []
         for leaf, array in zip(names, arrays, strict=True):

@@ -88,8 +88,11 @@ def test_cuts_and_own_predicates_are_read_as_the_data_are():
                 (TENTHS[:, 0] == value).mean()
             )
             assert anchors.evaluate([(0, 0.0, value)], x).features == (0,)
-    with pytest.raises(E, match="must increase"):
-        xj.AnchorExplainer(both()[0], TENTHS, bins={0: [0.1, 0.1 + 1e-12]})
+    close = {0: [0.1, 0.1 + 1e-12]}  # which float64 tells apart, and float32 does not
+    xj.AnchorExplainer(both()[0], TENTHS, bins=close)
+    for data, cuts in ((TENTHS.astype(np.float32), close), (TENTHS, {0: [0.1, 0.1]})):
+        with pytest.raises(E, match="must increase"):
+            xj.AnchorExplainer(both()[0], data, bins=cuts)
 
 
 @pytest.mark.slow

@@ -376,7 +376,7 @@ def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def _order(model: SplitModel, names: Sequence[str], name: str) -> list[int]:
-    """Where the model's columns [H] stand among the names of a table."""
+    """Returns the positions of the model's columns [H] among the names of a table."""
     assert model.feature_names is not None
     return columns_by_name(names, model.feature_names, name, "the model's host side")
 

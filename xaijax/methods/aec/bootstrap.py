@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of all replicates, in units of the full sample: u = (x - mean) / spread, and y - mean."""
+    """Moments of all replicates, in units of the full sample: u = (x - mean) / spread, y - mean."""
 
     products: np.ndarray  # [S, D, D], sums of products of deviations
     mean: np.ndarray  # [S, D]
@@ -256,7 +256,7 @@ def replicate_slopes(
 def _counted(
     draws: Draws, found: Survey, replicates: np.ndarray, tables: list[ValueTable]
 ) -> list[Part]:
-    """For each class the values [G, D], and the weights at each, [S, G, D]."""
+    """Returns the values [G, D] of each class, and the weights at each, [S, G, D]."""
     values = stacked(tables, 0)[0]
     (G, D), S = values.shape, len(replicates)
     classes = np.array(found.target.positives)

@@ -264,7 +264,7 @@ def _numbers(returned: Any) -> np.ndarray | None:
 
 
 def _places(labels: list[Any], columns: list[Any], named: bool) -> list[int]:
-    """Where the importance of each column stands in a Series with these labels.
+    """Returns the position of each column's importance in a Series with these labels.
 
     They are columns of the frame, or places 0 to m - 1 where the Series was made without labels and
     has been sorted since.

@@ -508,7 +508,7 @@ def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
 
 
 def _seconds_of_explaining(question: Question, rows: Any) -> float:
-    """Of one row, once all is compiled, in one call of the explainer as a person makes it.
+    """Returns the seconds of one row in one call of the explainer, after compilation.
 
     Not by the labels: these are made in groups, and with all that is done once. More rows are
     asked until a call takes long enough to be timed.

@@ -106,7 +106,7 @@ class Question:
         return explainer.quantity.of(mean, None, lambda _: "no player kept")[0, 0]
 
     def fingerprint(self) -> Fingerprint:
-        """That of what a network learns; the model is asked no more than its probe."""
+        """Returns the fingerprint of what a network learns; the model answers its probe only."""
         asked = self.explainer.fingerprint()
         table = self.explainer._open().engine.replacement.table
         question = {

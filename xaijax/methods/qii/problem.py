@@ -176,7 +176,7 @@ class Problem:
         return "none" if self.interest.of_data else whose_rows(X, self.private)
 
     def model_identity(self) -> str | None:
-        """Of the model as it is given these rows; None: it cannot be known again."""
+        """Returns the identity of the model for these rows; None: it cannot be recognised later."""
         own = getattr(self.table, "dtype", None)
         return self.model.identity(self.table.shape, getattr(self.table, "rows_dtype", own))
 
@@ -471,8 +471,7 @@ def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
 
 
 def sample_facts(sample: Sample | None) -> dict[str, Any]:
-    """For the provenance."""
+    """Returns what the provenance says of a subsample."""
     if sample is None:
         return {"subsample": None}
-    facts = {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}
-    return {"subsample": facts}
+    return {"subsample": {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}}

@@ -42,48 +42,30 @@ def done(
     before: Any,
     started: float,
 ) -> Explanation:
-    """The Explanation of a run that is over, which knows how its sums are counted again."""
-    seconds, whose = time.perf_counter() - started, problem.whose(X)
-    kept = problem.kept_of(X, rows)
-    made = explanation(problem, game, found, kind, index, rows, before, seconds, whose, kept)
-    remember(made, QiiRecount(problem, rows, index))
-    return made
+    """Returns the Explanation of a run that is over, which knows how its sums are counted again.
 
-
-def explanation(
-    problem: Problem,
-    game: GameRun,
-    found: Influences,
-    kind: str,
-    index: QiiIndex | None,
-    rows: Any,
-    before: Any,
-    seconds: float,
-    whose: str,
-    kept: tuple[Any, Any],
-) -> Explanation:
-    """Put values, stats and provenance together.
-
-    rows: the individuals as read, None for quantities of the data; before: the clock when the run
-    began.
-    whose: the rows that are explained: "given", those of the "data", a "part" of them, or "none".
-    kept: as of `Problem.kept_of`.
+    X, rows: the individuals as given and as read, None for quantities of the data; before, started:
+    the clock and the time when the run began.
     """
+    seconds = time.perf_counter() - started
+    data, instance_index = problem.kept_of(X, rows)
     scalar = game.probe().outputs == 1 or found.values.shape[2] == 1
     errors = found.std_errors
     names = None if scalar else _output_names(problem, game)
-    return Explanation(
+    made = Explanation(
         **numbers(found.values, found.base, errors, scalar),
-        data=kept[0],
-        instance_index=kept[1],
+        data=data,
+        instance_index=instance_index,
         feature_names=problem.players.names,
         output_names=names,
         exact=errors is None,
         kind=kind,
         stats=_stats(problem, game, found, kind, before, seconds),
-        provenance=provenance(problem, game, index, rows) | {"explained": whose},
+        provenance=provenance(problem, game, index, rows) | {"explained": problem.whose(X)},
         present=getattr(problem.players, "present", None) if game.quantity.groups is None else None,
     )
+    remember(made, QiiRecount(problem, rows, index))
+    return made
 
 
 def fingerprint_of_run(problem: Problem, game: GameRun, index: QiiIndex, rows: Any) -> Fingerprint:

@@ -240,7 +240,7 @@ def is_prior(problem: Any, chance: np.ndarray | None) -> bool:
     return any(np.allclose(chance, one, rtol=1e-5, atol=1e-6) for one in priors)
 
 
-def copies(problem: Any, X: Any) -> list[str]:
+def copies(problem: Problem, X: Any) -> list[str]:
     """The arguments passed as public rows all of which occur among the data.
 
     X: the individuals as read; None for quantities of the data.
@@ -275,7 +275,7 @@ def _hashed(codes: Any) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def other_labels(problem: Any) -> bool:
+def other_labels(problem: Problem) -> bool:
     """Whether the data show labels other than 0 and 1 where no classes were declared."""
     if problem.facts["positive_given"]:
         return False

@@ -146,7 +146,7 @@ class Here:
         return [(task.part, self._within(task, self._opened, self._timeout))]
 
     def _within(self, task: Task, opened: Opened, seconds: float) -> Receipt:
-        """In a thread of its own, which is left behind where it takes too long."""
+        """Runs a part in a thread of its own, which is left behind if it takes too long."""
         found: list[Any] = []
 
         def work() -> None:
@@ -189,7 +189,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """In file names; "" for one driver of all parts."""
+        """The ending of file names; "" for one driver of all parts."""
         return f"-{self.number}-of-{self.of}" if self.of > 1 else ""
 
     def has(self, part: int) -> bool:

@@ -113,7 +113,7 @@ class _Worker:
 
 
 def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> None:
-    """In a thread: the answer, or that the process has ended.
+    """Waits in a thread for the answer, or for the end of the process.
 
     Its pipes do not tell that where something that it forked holds them, and lives on.
     """
@@ -134,7 +134,7 @@ def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> No
 
 
 def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
-    """In a thread: what was answered, or raised instead."""
+    """Asks the process in a thread, and puts the answer or the error into the queue."""
     try:
         answer.put(_asked(process, job))
     except BaseException as error:
@@ -171,7 +171,7 @@ def _cores(number: int, of: int) -> list[int] | None:
 
 
 def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
-    """Of several GPUs one for each process, in turn.
+    """Yields one of several GPUs for each process, in turn.
 
     This process, which asks the model a little, holds memory of the first one. So none takes most
     of its GPU at its start, as JAX would, unless the person says so.

@@ -245,10 +245,10 @@ class Between:
         for name, one, count in zip(names, leaves, self.entries, strict=True):
             stays = owner is not None and bool((owner[..., first : first + count] == P).all())
             first += count
-            if not np.issubdtype(one.dtype, np.floating) and "float" not in str(one.dtype):
-                if not stays:
-                    raise InputError(
-                        f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers "
-                        "there is no line. Embed it too, or number it -1 in players=, so that it "
-                        "stays as it is in X."
-                    )
+            floats = np.issubdtype(one.dtype, np.floating) or "float" in str(one.dtype)
+            if not floats and not stays:
+                raise InputError(
+                    f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers there "
+                    "is no line. Embed it too, or number it -1 in players=, so that it stays as it "
+                    "is in X."
+                )
