@@ -140,7 +140,7 @@ ELSEWHERE = {
         "numpy.random (np.random.default_rng(0).random)",
     },
     "xaijax/models/structure/found.py": {"numpy.random (np.random)"},
-    "xaijax/models/translations/translated.py": {"numpy.random (np.random)"},
+    "xaijax/models/asking/comparison.py": {"numpy.random (np.random)"},
     "xaijax/tables/frames.py": {"require"},  # pandas and polars
 }
 

@@ -17,26 +17,20 @@ from xaijax.models.adapters.flax import is_linen
 from xaijax.models.adapters.functions import on_one_device
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
+from xaijax.models.asking.comparison import Bridged, Comparison
 from xaijax.models.asking.labels import Codes
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, Recipe, Source
 from xaijax.models.base.trace import Selected, traced
+from xaijax.models.base.traced_state import StateAtTrace, made_once
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.known_functions import StateAtTrace, made_once
 from xaijax.models.model import Model
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer, Split
 from xaijax.models.translations.columns import Centre
-from xaijax.models.translations.translated import (
-    Bridged,
-    Comparison,
-    InJax,
-    Made,
-    head_of,
-    in_jax,
-)
+from xaijax.models.translations.in_jax import InJax, Made, head_of, in_jax
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Untranslatable
 

@@ -17,6 +17,7 @@ from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
 from xaijax.models.adapters.functions import checked_params, on_one_device
+from xaijax.models.asking.comparison import Bridged, Comparison, check_unchanged
 from xaijax.models.asking.findings import (
     Probe,
     probe_host,
@@ -33,12 +34,7 @@ from xaijax.models.base.source import Recipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.identity.identity import identity, mark
 from xaijax.models.translations.columns import Reader
-from xaijax.models.translations.translated import (
-    Bridged,
-    Comparison,
-    Made,
-    check_unchanged,
-)
+from xaijax.models.translations.in_jax import Made
 from xaijax_kernels.structures.base import Structure
 
 _KEEP: Any = object()

@@ -36,8 +36,8 @@ from xaijax.games.engine.host import OF_X
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import watched
+from xaijax.models.asking.comparison import check_unchanged
 from xaijax.models.base.source import anew
-from xaijax.models.translations.translated import check_unchanged
 from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of

@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import xaijax as xj
+from xaijax.models.asking.comparison import MOST, Agreed, Comparison
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.translations import registry
-from xaijax.models.translations.translated import MOST, Agreed, Comparison
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 4))

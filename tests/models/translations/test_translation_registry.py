@@ -17,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
+from xaijax.models.asking.comparison import Comparison
 from xaijax.models.translations import registry
-from xaijax.models.translations.translated import Comparison
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3))

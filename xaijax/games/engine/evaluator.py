@@ -35,10 +35,10 @@ from xaijax.games.engine.walk import WalkBackend, walk_backend
 from xaijax.games.measure.answerer import NOTHING, resolve
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.score import Score
+from xaijax.models.asking.comparison import answering, check_unchanged
 from xaijax.models.asking.findings import Probe, answer_host
 from xaijax.models.asking.rows import of_codes
 from xaijax.models.model import Model
-from xaijax.models.translations.translated import answering, check_unchanged
 from xaijax.players.players import Players
 from xaijax.tables.own_table import OwnTable
 from xaijax.tables.table import CodedTable, FloatTable, Table

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.measure.replacement.base import Replacement
+from xaijax.models.asking.comparison import COMPARED, Bridged, Comparison, answering
 from xaijax.models.base.outputs import refuse_codes
 from xaijax.models.model import Model
-from xaijax.models.translations.translated import COMPARED, Bridged, Comparison, answering
 from xaijax.tables.table import CodedTable, Table, Untranslatable
 
 NOTHING, FIRST, ALL = range(3)

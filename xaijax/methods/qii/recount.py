@@ -23,7 +23,7 @@ from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
 from xaijax.methods.qii.facts import STEP
 from xaijax.methods.qii.index import QiiIndex
-from xaijax.models.translations.translated import check_unchanged
+from xaijax.models.asking.comparison import check_unchanged
 from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample

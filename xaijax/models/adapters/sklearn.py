@@ -1,6 +1,6 @@
 """scikit-learn estimators and Pipelines, and what looks like them, as the host runs them.
 
-`translations/translated.py` makes the JAX model of those that have a translation.
+`translations/in_jax.py` makes the JAX model of those that have a translation.
 
 Letters: F columns of the rows.
 """

@@ -15,10 +15,10 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.forks import before_jax
+from xaijax.models.asking.comparison import Comparison, answering, check_unchanged
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.structure.declared import GivenSplit
-from xaijax.models.translations.translated import Comparison, answering, check_unchanged
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.own_table import OwnTable
 from xaijax.tables.rows import rows_of

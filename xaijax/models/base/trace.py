@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core.errors import InputTypeError, ModelOutputError, XaiError
 from xaijax.models.base.outputs import check_traced_shape
-from xaijax.models.identity.known_functions import StateAtTrace
+from xaijax.models.base.traced_state import StateAtTrace
 
 MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
 DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}

@@ -4,6 +4,5 @@ Reading order:
 
     identity       a text that tells a model from any other, for a ledger and for `merge`
     fit_stamp      a quick stamp of a fitted estimator, by which a refit is seen
-    known_functions   what a function read when it was traced; the same is not traced again
     patched        whether an estimator is what its class says
 """

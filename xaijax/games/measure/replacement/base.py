@@ -14,9 +14,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.models.asking.comparison import Comparison, answering
 from xaijax.models.asking.rows import row_dtype
 from xaijax.models.model import Model
-from xaijax.models.translations.translated import Comparison, answering
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, refuse_series, same_labels
 from xaijax.tables.rows import rows_of

@@ -1,4 +1,4 @@
-"""An estimator that JAX runs: its translation as a model, compared with the estimator itself.
+"""Compares a translation, or what JAX makes of a module, with the model itself.
 
 Letters: M rows, R rows in a call, K outputs, F columns.
 """
@@ -12,20 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import gap_of
-from xaijax.models.base.source import DECIDED
-from xaijax.models.base.trace import DTYPES
 from xaijax.models.identity.fit_stamp import Stamp
-from xaijax.models.identity.patched import patched
 from xaijax.models.translations import families as families  # registers those of this library
-from xaijax.models.translations.columns import Centre, Reader
-from xaijax.models.translations.registry import Head, Translation, translated
+from xaijax.models.translations.columns import Centre
+from xaijax.models.translations.in_jax import InJax, Made
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import hash_of_numbers
 from xaijax.tables.table import Untranslatable
@@ -80,70 +76,9 @@ class Agreed:
             del self._keys[next(iter(self._keys))]
 
 
-METHODS = {"proba": "predict_proba", "decision": "decision_function"}
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
 AT_ONCE = 8192  # of the others, all of which follow before they are explained
 BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
-
-
-@dataclass(frozen=True)
-class InJax:
-    """A translated estimator, before an output is chosen."""
-
-    translation: Translation
-    reader: Reader
-    heads: dict[str, Head]  # by the words of `output=`
-    decide: Head | None  # the decided class, as a place among the classes [R]
-    offset: np.ndarray | None = None  # what "value" is short of, float64 [] or [K]
-
-
-def in_jax(
-    estimator: Any,
-    name: str,
-    classes: tuple[Any, ...] | None,
-    names: Any,
-    precision: str,
-    centre: Centre | None = None,
-) -> InJax:
-    """Translate a fitted estimator; raises Untranslatable with the reason."""
-    dtype = np.dtype(DTYPES[precision])
-    changed = patched(estimator)
-    if changed is not None:
-        raise Untranslatable(f"{changed}, and a translation is of the class as it was written")
-    found, sources = translated(estimator, names, dtype, centre)
-    reader = Reader(sources, dtype, name)
-    heads = {word: head for word, head in found.heads.items() if word in (*METHODS, "value")}
-    decide = found.heads.get("label")
-    if decide is not None and classes is not None:
-        if all(isinstance(label, bool | int | float) for label in classes):
-            labels = np.array([float(label) for label in classes], dtype)
-            place = decide
-            heads["label"] = lambda params, rows: jnp.asarray(labels)[place(params, rows)]
-    if "decision" in heads and classes is not None and len(classes) == 2:
-        decision = heads["decision"]
-        heads["columns"] = lambda params, rows: _both(decision(params, rows))
-    if decide is not None and classes is not None and not heads.keys() & METHODS.keys():
-        heads[DECIDED] = lambda params, rows: jax.nn.one_hot(decide(params, rows), len(classes))
-    offset = centre.answer if centre is not None and centre.taken else None
-    return InJax(found, reader, heads, decide, offset)
-
-
-def head_of(found: InJax, word: str, estimator: Any) -> Head:
-    """What answers one word of `output=`; raises Untranslatable where scikit-learn alone can."""
-    if word in found.heads:
-        return found.heads[word]
-    name = type(estimator).__name__
-    if word == "label":
-        raise Untranslatable(f"class labels of {name} that are no numbers have no place in JAX")
-    raise Untranslatable(f"{METHODS.get(word, 'predict')} of {name} has no translation")
-
-
-def _both(decision: Any) -> Any:
-    """A binary decision [R] as a column per class."""
-    return jnp.stack([-decision, decision], axis=1)
-
-
-Made = tuple[InJax, Callable[..., Any]]  # a translation, and its head as `Comparison.head`
 
 
 @dataclass
