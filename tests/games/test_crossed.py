@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 import xaijax as xj
-from xaijax.games.asking import whole_rows as ends
+from xaijax.games import certify as ends
 from xaijax.games.engine import player_values
 
 P = 5

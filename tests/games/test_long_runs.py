@@ -13,8 +13,8 @@ import xaijax as xj
 from xaijax.core.checks import MINUTE_OF_A_CORE
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.permutation import Permutation
-from xaijax.games.asking import refuse as long_runs
-from xaijax.games.asking.refuse import MOST_HOST_ROWS
+from xaijax.games import refuse as long_runs
+from xaijax.games.refuse import MOST_HOST_ROWS
 from xaijax.methods.anchors import search as anchors
 from xaijax.players.index import named
 from xaijax_kernels.engine.operations import operations
@@ -124,7 +124,7 @@ def test_no_word_of_sixteen_million_rows_of_a_small_network():
 
 @pytest.mark.slow
 def test_a_closed_form_is_not_told_of_since_it_asks_nothing(monkeypatch):
-    from xaijax.games.asking import refuse as long_runs  # noqa: PLC0415
+    from xaijax.games import refuse as long_runs  # noqa: PLC0415
 
     monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)
     rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -176,7 +176,7 @@ def _game(model, rows):
 
 
 def _why(game, rows):
-    from xaijax.games.asking.refuse import why_long  # noqa: PLC0415
+    from xaijax.games.refuse import why_long  # noqa: PLC0415
 
     return why_long(game, rows)
 
@@ -281,7 +281,7 @@ def test_a_stopping_rule_makes_any_number_of_samples_a_limit():
 
 @pytest.mark.slow
 def test_long_draws_replicates_and_searches_are_told_of(monkeypatch):
-    from xaijax.games.asking import refuse as long_runs  # noqa: PLC0415
+    from xaijax.games import refuse as long_runs  # noqa: PLC0415
     from xaijax.methods.aec import bootstrap  # noqa: PLC0415
 
     monkeypatch.setattr(long_runs, "MINUTE_OF_A_CORE", 1e-6)

@@ -121,7 +121,7 @@ ELSEWHERE = {
     "xaijax/methods/qii/arguments.py": {"numpy.random (np.random)"},  # samplers, not released
     # Hybrids by which a declared Split is compared with the model, drawn with a fixed seed. They
     # decide no value, and a release asks without a structure (methods/qii/recount.py).
-    "xaijax/games/asking/whole_rows.py": {"numpy.random (np.random)", "numpy.random (rng.random)"},
+    "xaijax/games/certify.py": {"numpy.random (np.random)", "numpy.random (rng.random)"},
     "kernels/xaijax_kernels/games/sampling.py": {
         "numpy.random (np.random)"
     },  # sampled runs, as well

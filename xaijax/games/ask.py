@@ -16,12 +16,12 @@ from functools import partial
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.games.asking.refuse import table_limits
-from xaijax.games.asking.whole_rows import refuse_structure, refuse_wrong_program, scored
+from xaijax.games.certify import refuse_structure, refuse_wrong_program, scored
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import Held
+from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
 from xaijax.games.ways import choose
 from xaijax.games.ways.choose import SemivalueWay, in_parts

@@ -14,13 +14,13 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
-from xaijax.games.asking.refuse import coalition_text, refuse_bad_answers
-from xaijax.games.asking.whole_rows import EmptyAndFull, WholeAnswers, whole_answers
+from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.table import Table
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ

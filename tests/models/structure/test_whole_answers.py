@@ -13,9 +13,9 @@ import pytest
 from often import some_slow
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from xaijax.games.asking import whole_rows
 
 import xaijax as xj
-from xaijax.games.asking import whole_rows
 from xaijax.games.engine.plan import SHARES
 from xaijax.models.asking import row_count
 from xaijax.models.structure import found as affine

@@ -20,8 +20,8 @@ from xaijax.estimators.least_squares import LeastSquares
 from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
 from xaijax.federated.in_process.reference import reference_of
 from xaijax.federated.in_process.worth import guest_worth
-from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice
 from xaijax.methods.explainer.explainer import Explainer

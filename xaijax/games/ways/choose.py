@@ -34,7 +34,7 @@ few coalitions (`drawn.drawn_values`); else a row each. **Private sums**: one ro
 that follow from sizes alone (`plain`).
 
 **The two ends** of a game, nothing kept and f(x), are asked with the coalitions where these are
-asked; else apart (`asking/ends.py`), by a table of the players' values where the structure adds.
+asked; else apart (`certify.py`), by a table of the players' values where the structure adds.
 
 A structure answers only rows whose numbers are finite, and never where the score looks at f(x).
 

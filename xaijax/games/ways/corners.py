@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from xaijax.games.asking.refuse import refuse_bad_answers
 from xaijax.games.engine.compiled import Recipe
 from xaijax.games.engine.loop import Answers, Backend, Check, Done, Instances
+from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k

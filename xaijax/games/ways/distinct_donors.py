@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.core.once import once
-from xaijax.games.asking.whole_rows import ROWS_AT_A_TIME
+from xaijax.games.certify import ROWS_AT_A_TIME
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import distinct
 from xaijax.games.measure.replacement.base import agreement_codes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xaijax.core.errors import InputError
-from xaijax.games.asking.refuse import tell_long_run
+from xaijax.games.refuse import tell_long_run
 from xaijax.games.rules.space import Perturbation
 from xaijax.methods.anchors.problem import Problem
 from xaijax.methods.anchors.settings import Settings

@@ -25,14 +25,14 @@ from xaijax.games.ask import (
     nothing,
     plan_whole_rows,
 )
-from xaijax.games.asking.refuse import (
+from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
     refuse_large_tables,
     refuse_too_many,
     why_long,
 )
-from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
 from xaijax.players.index import Index, named, quoted

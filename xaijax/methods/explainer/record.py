@@ -17,8 +17,8 @@ from xaijax.estimators.driver import SAMPLERS, InstanceValues, sampled
 from xaijax.estimators.estimator import FEWEST
 from xaijax.estimators.exact import Estimate
 from xaijax.games import ask
-from xaijax.games.asking.refuse import refuse_lost_sums
-from xaijax.games.asking.whole_rows import widen
+from xaijax.games.certify import widen
+from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import functions_of

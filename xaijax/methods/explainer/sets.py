@@ -22,14 +22,14 @@ from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
 from xaijax.games import ask
 from xaijax.games.ask import Survey
-from xaijax.games.asking.refuse import (
+from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
     refuse_too_many,
     tell_long_run,
     why_long,
 )
-from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfSets, Weights
 from xaijax.methods.explainer.choice import Choice, default_budget, enumerated

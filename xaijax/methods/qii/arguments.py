@@ -14,9 +14,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.games.asking.refuse import LARGEST_TABLE
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.baseline import Baseline
+from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
 from xaijax.methods.qii.limits import linear_form
 from xaijax.methods.qii.outcome import Outcome

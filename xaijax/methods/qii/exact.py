@@ -17,8 +17,8 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games import ask
-from xaijax.games.asking.refuse import tell_long_run
 from xaijax.games.measure.score import Agrees, Chances, IsClass
+from xaijax.games.refuse import tell_long_run
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Weights
 from xaijax.methods.qii.difference import kept_weights, of_replaced

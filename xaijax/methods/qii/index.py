@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
-from xaijax.games.asking.refuse import LARGEST_TABLE
+from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.players.index import SizeLimited, index_weights, named, quoted
 from xaijax.players.sets import chances
 

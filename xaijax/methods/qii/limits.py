@@ -15,8 +15,8 @@ import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
 from xaijax.games import ask
-from xaijax.games.asking.refuse import LARGEST_TABLE, refuse_too_many, tell_long_run, why_long
 from xaijax.games.measure.quantity import Quantity
+from xaijax.games.refuse import LARGEST_TABLE, refuse_too_many, tell_long_run, why_long
 from xaijax.games.run import GameRun
 from xaijax.games.ways.distinct_donors import rows_of_list
 

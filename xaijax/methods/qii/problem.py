@@ -16,7 +16,6 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.asking.refuse import tell_cuts_again
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
@@ -25,6 +24,7 @@ from xaijax.games.measure.replacement.base import table_of
 from xaijax.games.measure.replacement.baseline import stand_ins_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
+from xaijax.games.refuse import tell_cuts_again
 from xaijax.games.run import GameRun
 from xaijax.methods.qii.arguments import (
     plan_of,

@@ -18,7 +18,7 @@ from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.public import public
 from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
-from xaijax.games.asking.refuse import LARGEST_TABLE, tell_long_run, why_long
+from xaijax.games.refuse import LARGEST_TABLE, tell_long_run, why_long
 from xaijax.games.run import GameRun
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import MOST_ROWS, linear_form

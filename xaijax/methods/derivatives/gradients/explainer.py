@@ -17,7 +17,6 @@ from xaijax.core.checks import tell
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.forks import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.games.asking.refuse import minute
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import limits_of
@@ -25,6 +24,7 @@ from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
 from xaijax.games.measure.score import largest, read_outputs, refuse_columns
+from xaijax.games.refuse import minute
 from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
 from xaijax.methods.derivatives.gradients.reading import (
     Work,

@@ -17,10 +17,10 @@ import numpy as np
 
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.once import once
-from xaijax.games.asking.refuse import refuse_bad_scores
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
+from xaijax.games.refuse import refuse_bad_scores
 from xaijax.models.asking.findings import both_answers, sensitivity_of
 
 if TYPE_CHECKING:
