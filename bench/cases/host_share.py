@@ -20,7 +20,7 @@ import xaijax
 from bench.definition import against_definition
 from bench.frame import Agreement, Case, Figure, Outcome, Size
 from bench.models import continuous
-from xaijax.games.engine.compiled import Compiled, Recipe
+from xaijax.games.engine.compiled import Compiled, ProgramRecipe
 from xaijax_kernels.engine import turns
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import tile_rows
@@ -37,7 +37,7 @@ def free_device() -> Iterator[None]:
     first: First = {}
     compiled = Compiled.program
 
-    def program(self: Compiled, recipe: Recipe) -> Any:
+    def program(self: Compiled, recipe: ProgramRecipe) -> Any:
         call = compiled(self, recipe)
 
         def at_once(*arguments: Any) -> Any:

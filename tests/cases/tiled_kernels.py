@@ -16,7 +16,7 @@ from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.gradients.lines import LineShape, line_values
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 
@@ -99,11 +99,11 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
 
 D, V = 6, 3  # listed draws, bins
 SPACES = (
-    Space(P, "own", listed=True),
-    Space(P, "bin", stays=True, weighted=True),
-    Space(P, "bin", takes=1 << 31, listed=True),
-    Space(P, "own", masks=True, listed=True),
-    Space(P, "donor", listed=True),
+    PerturbationSpace(P, "own", listed=True),
+    PerturbationSpace(P, "bin", stays=True, weighted=True),
+    PerturbationSpace(P, "bin", takes=1 << 31, listed=True),
+    PerturbationSpace(P, "own", masks=True, listed=True),
+    PerturbationSpace(P, "donor", listed=True),
 )
 
 

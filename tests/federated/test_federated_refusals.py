@@ -8,7 +8,7 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, m
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.host.answers import Answers
+from xaijax.federated.host.answers import GuestAnswers
 from xaijax.federated.host.asking import Conversation
 from xaijax.federated.wire import party
 from xaijax.federated.wire.messages import LARGEST, VERSION, decode, encode
@@ -81,7 +81,7 @@ def test_mutated_replies_raise_nothing_but_typed_errors() -> None:
             lambda method, reply, spoilt=spoilt: mutated(rng, reply) if method == spoilt else reply,
         )
         conversation = conversed(transport)
-        answers = Answers(None, "shop", [n.encode() for n in names(40)])
+        answers = GuestAnswers(None, "shop", [n.encode() for n in names(40)])
         try:
             conversation.fetch(conversation.start(answers, range(40), 1, 64), answers)
         except xj.FederatedProtocolError:
@@ -322,13 +322,13 @@ def test_answers_on_the_disk_survive_and_hold_no_identifier(tmp_path, reference)
     again = second(X[:20, HOST], names(20), progress=False)
     assert again.stats["rows_asked"] == (2 if reference else 1)
     np.testing.assert_array_equal(one.values, again.values)
-    assert Answers(file, "shop", [n.encode() for n in names(40)]).missing(range(20)) == []
+    assert GuestAnswers(file, "shop", [n.encode() for n in names(40)]).missing(range(20)) == []
     for guest_name, ids in (("bank", names(40)), ("shop", names(39))):
         with pytest.raises(xj.InputError, match="another guest or another list"):
-            Answers(file, guest_name, [n.encode() for n in ids])
+            GuestAnswers(file, guest_name, [n.encode() for n in ids])
     file.write_bytes(b"rows")
     with pytest.raises(xj.InputError, match="no file of answers"):
-        Answers(file, "shop", [n.encode() for n in names(40)])
+        GuestAnswers(file, "shop", [n.encode() for n in names(40)])
 
 
 def test_every_code_of_a_refusal_is_in_the_proto() -> None:

@@ -16,7 +16,7 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, n
 import xaijax as xj
 from xaijax import federated as fd
 from xaijax.federated.command_line.commands import read_lines, read_settings, read_table
-from xaijax.federated.host.answers import Answers, alone_in
+from xaijax.federated.host.answers import GuestAnswers, alone_in
 from xaijax.federated.wire.messages import decode, encode
 from xaijax.federated.wire.tls import host_and_port
 
@@ -345,7 +345,7 @@ def test_the_same_people_in_another_order_are_the_same(tmp_path: Path) -> None:
     plain = host_of(SPLIT, X, fd.InMemory(guests[0]))(X[:, HOST], progress=False)
     np.testing.assert_array_equal(more.values, plain.values)
     turned = [one.encode() for one in mixed]
-    held = Answers(tmp_path / "0.answers", "shop", turned)
+    held = GuestAnswers(tmp_path / "0.answers", "shop", turned)
     before = held.rows(range(N))
     held.realign([one.encode() for one in names(N)])
     np.testing.assert_array_equal(held.rows(order), before)

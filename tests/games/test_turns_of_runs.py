@@ -12,7 +12,7 @@ from loops import count_turns, for_cuda, unknown_loops
 from often import some_slow
 
 import xaijax as xj
-from xaijax.games.engine.compiled import Compiled, Recipe
+from xaijax.games.engine.compiled import Compiled, ProgramRecipe
 
 P = 5
 
@@ -83,7 +83,7 @@ def test_no_loop_of_a_run_asks_the_host(run: str, monkeypatch: pytest.MonkeyPatc
     texts: dict[str, str] = {}
     of_recipe = Compiled.program
 
-    def looked_at(self: Compiled, recipe: Recipe) -> Any:
+    def looked_at(self: Compiled, recipe: ProgramRecipe) -> Any:
         function = getattr(recipe.function, "func", recipe.function)
         texts[function.__name__] = for_cuda(recipe.function, recipe.arguments)
         return of_recipe(self, recipe)

@@ -51,7 +51,7 @@ from xaijax_kernels.engine.tiles import LEAST_COLUMNS, one_output
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.gradients.front import back, front
-from xaijax_kernels.rules.perturbed_rows import Space, mixed, perturbed, place_of
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, mixed, perturbed, place_of
 from xaijax_kernels.rules.pulls import filled, pack_bits
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
@@ -103,7 +103,7 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     hidden = (f32(R, 8),)  # what follows the bias is no front
     yield "back", partial(back, trace), (wide, hidden)
     yield "put", put, (f32(8 * R, K), f32(4, R, K), i32(4), i32())
-    named = Space(P, "own", listed=True, named=True)
+    named = PerturbationSpace(P, "own", listed=True, named=True)
     arguments = (*pool_and_subjects(), i32(S, 4 + P + 3))
     yield "perturbed", partial(perturbed, named, draws=3), arguments
     for space in SPACES:

@@ -24,7 +24,7 @@ from xaijax_kernels.engine.tiles import TileShape, run_tiles
 from xaijax_kernels.games.semivalues import shapley_weights
 from xaijax_kernels.structures import factors, sums
 from xaijax_kernels.structures import named as product
-from xaijax_kernels.structures.base import VECTORS, Affine, Background, Layer
+from xaijax_kernels.structures.base import VECTORS, Affine, Layer, WeightedDonors
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.dense import Dense
 
@@ -330,7 +330,7 @@ def test_a_closed_form_adds_up(name: str) -> None:
     weights = np.arange(1.0, S + 1) / np.arange(1.0, S + 1).sum()
     players = known.of_columns(np.arange(P))
     head: Affine = (np.random.default_rng(4).normal(size=(known.width, K)), np.ones(K))
-    background = Background(np.asarray(known.columns(donors)), weights, players, P, Shapley())
+    background = WeightedDonors(np.asarray(known.columns(donors)), weights, players, P, Shapley())
     form = known.closed_form(background, head)
     assert (form is None) == (name in ("gaussians", "cubes"))
     if form is None:

@@ -18,7 +18,7 @@ from privacy_audits import (
 from privacy_cases import table_model
 
 import xaijax as xj
-from xaijax.games.measure.score import Column, Score
+from xaijax.games.measure.score import PositiveColumn, Score
 from xaijax.methods.qii import recount
 from xaijax.privacy import mechanism
 
@@ -122,7 +122,7 @@ def _without_clipping(counted):
 
     def count(self):
         self._problem.ready()
-        self._problem.evaluator.measure(Score(Column(-1)))
+        self._problem.evaluator.measure(Score(PositiveColumn(-1)))
         return counted(self)
 
     return count

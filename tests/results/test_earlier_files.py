@@ -18,7 +18,7 @@ from repository import CASES
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.host.answers import Answers
+from xaijax.federated.host.answers import GuestAnswers
 
 X = np.arange(28.0).reshape(4, 7) % 5
 VALUES = [[3.0, 3.0], [2.0, 2.0], [15.0, 15.0]]  # of z[:, 0] * z[:, 1], by hand
@@ -70,7 +70,7 @@ def test_kept_answers_are_not_asked_again(files: Path) -> None:
 
 def test_answers_that_name_no_release_are_refused(files: Path) -> None:
     with pytest.raises(xj.InputError, match="no file of answers"):
-        Answers(files / "answers" / "0.answers", "shop", [one.encode() for one in names(4)])
+        GuestAnswers(files / "answers" / "0.answers", "shop", [one.encode() for one in names(4)])
 
 
 def test_a_ledger_knows_what_is_spent(files: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sweeping import B, X, explainer, product
 
 import xaijax as xj
-from xaijax.core.travel import Kept
+from xaijax.core.travel import OpenedCache
 
 arrow = pytest.importorskip("pyarrow", reason="needs the extra [scale]")
 NAMES = list("abcd")
@@ -121,7 +121,7 @@ def test_several_are_opened_once_each_from_many_threads(monkeypatch) -> None:
 
 
 def test_the_last_few_stay() -> None:
-    kept, made = Kept(2), []
+    kept, made = OpenedCache(2), []
     for key in "abacab":  # b goes where c comes, and then c
         with kept.opened(key, lambda key=key: made.append(key) or key, lambda _: False) as one:
             assert one == key
@@ -131,7 +131,7 @@ def test_the_last_few_stay() -> None:
 
 
 def test_one_that_is_in_use_is_not_given_to_another_thread() -> None:
-    kept, inside = Kept(1), []
+    kept, inside = OpenedCache(1), []
     lock = threading.Lock()
 
     def use(_):

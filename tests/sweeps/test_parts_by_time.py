@@ -24,7 +24,7 @@ from xaijax.sweeps import sweep as progress
 from xaijax.sweeps.cuts import Cut
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.inputs import source_of
-from xaijax.sweeps.task import Opened, Task
+from xaijax.sweeps.task import OpenedTask, Task
 
 
 def slowly(rows):
@@ -168,7 +168,7 @@ def test_the_bar_shows_rows_of_parts_that_run(monkeypatch) -> None:
 def test_a_worker_of_an_earlier_driver_writes_nothing(tmp_path: Path) -> None:
     made = explainer()
     run = xj.sweep(made, X, tmp_path, rows_per_part=10)
-    directory, opened = RunDirectory(tmp_path), Opened(made, {})
+    directory, opened = RunDirectory(tmp_path), OpenedTask(made, {})
     piece = source_of(X, None).part(0, 10)
     given = (0, 0, 10, "X", piece, str(tmp_path), run.manifest["id"], None)
     path = tmp_path / "part-000000.npz"
@@ -364,7 +364,7 @@ def test_what_a_first_call_does_once_is_no_time_of_its_row(tmp_path: Path) -> No
             time.sleep(task.ENOUGH + 0.1)
         return product(rows)
 
-    opened = Opened(explainer(model), {})
+    opened = OpenedTask(explainer(model), {})
     piece = source_of(X, None).part(0, N)
     told = task.run(Task(0, 0, N, "X", piece, str(tmp_path), None, None, None, True), opened)
     assert told.seconds / told.rows < task.ENOUGH / 5

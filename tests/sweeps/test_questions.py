@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 import xaijax as xj
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.question import held
-from xaijax.sweeps.task import Recipe
+from xaijax.sweeps.task import ExplainerRecipe
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(60, 3))
@@ -425,8 +425,8 @@ def test_a_worker_that_reads_another_value_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(Settings, "k", 1.0)
     made = of(NAMED["class"][1])
     read = held(NAMED["class"][1])
-    Recipe.of(made, {}, read).open()
-    recipe = Recipe.of(made, {"top": 1}, read)
+    ExplainerRecipe.of(made, {}, read).open()
+    recipe = ExplainerRecipe.of(made, {"top": 1}, read)
     monkeypatch.setattr(Settings, "k", 2.0)
     with pytest.raises(xj.ResumeMismatchError, match=r"Settings\.k"):
         recipe.open()

@@ -23,7 +23,7 @@ from xaijax.certainty.two_sides import (
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
-from xaijax.results.comparison import Comparison, Part, Split
+from xaijax.results.comparison import Comparison, ShiftPart, ShiftSplit
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import (
     refuse_other_numbers,
@@ -153,7 +153,7 @@ _paired = paired  # which the argument of this name hides
 
 def split_of(
     a: Explanation, b: Explanation, explainers: Any, same: bool, confidence: float
-) -> Split:
+) -> ShiftSplit:
     """Both parts, with intervals that hold together; same: whether instances are the same."""
     ea, eb = _two(explainers)
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
@@ -176,10 +176,10 @@ def split_of(
     half = half + np.where((half > 0) | (found != 0), sum(rounding(one) for one in four) / 2, 0.0)
     shape = a.values.shape[1:]
     parts = [
-        Part(*(one.reshape(shape) for one in (mean, mean - h, mean + h)))
+        ShiftPart(*(one.reshape(shape) for one in (mean, mean - h, mean + h)))
         for mean, h in zip(np.split(found, 4), np.split(half, 4), strict=True)
     ]
-    return Split(*parts)
+    return ShiftSplit(*parts)
 
 
 def _two(explainers: Any) -> tuple[Any, Any]:

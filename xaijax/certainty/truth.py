@@ -20,9 +20,9 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.typing import Outputs
 from xaijax.estimators.driver import METHODS, InstanceValues, sampled
-from xaijax.games.ask import Survey
+from xaijax.games.ask import ExactCost
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import Choice, choose, default_budget
+from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.players.index import Index, named
@@ -69,7 +69,7 @@ def truth_of(
     )
 
 
-def _choice(game: GameRun, survey: Survey, index: Index, budget: int | None) -> Choice:
+def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
     """Exact where "auto" would be; the rest goes to `SAMPLER`, by a run's share of the budget."""
     found = choose(game, survey, "auto", index, budget)
     if found.sampler is None:
@@ -85,7 +85,7 @@ def _choice(game: GameRun, survey: Survey, index: Index, budget: int | None) -> 
 
 
 def _answer(
-    explainer: Explainer, game: GameRun, choice: Choice, index: Index, seeds: Sequence[int]
+    explainer: Explainer, game: GameRun, choice: EstimatorChoice, index: Index, seeds: Sequence[int]
 ) -> InstanceValues:
     """All instances: enumerated once, or sampled once with each seed."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)

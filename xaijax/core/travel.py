@@ -83,7 +83,7 @@ def unpack(part: bytes, what: str) -> Any:
         ) from error
 
 
-class Kept(Generic[Made]):
+class OpenedCache(Generic[Made]):
     """What was opened in this process, one for each key and all threads; the last few stay."""
 
     def __init__(self, most: int) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars
 
 
-class Model(Protocol):
+class ModelLike(Protocol):
     """What `xaijax.as_model` makes, as methods see it: `xaijax.Model`."""
 
     @property
@@ -44,7 +44,7 @@ class Model(Protocol):
     def probe(self, rows: Any) -> Any: ...
 
 
-# A `Model`, or whatever `as_model` takes without options.
+# A `ModelLike`, or whatever `as_model` takes without options.
 AnyModel: TypeAlias = Any
 Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame"
 Rows: TypeAlias = "ArrayLike | Frame"

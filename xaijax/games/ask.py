@@ -17,7 +17,7 @@ import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.certify import refuse_structure, refuse_wrong_program, scored
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import Held
@@ -34,14 +34,14 @@ CLOSED_ROWS = 4096  # instances answered together by a closed form
 
 
 @dataclass(frozen=True)
-class Survey:
+class ExactCost:
     """What exact values would ask for."""
 
     corners: np.ndarray  # int64 [N], distinct model rows of each instance
     largest: np.ndarray  # int64 [N], players that differ from a donor at most
 
 
-def survey(run: GameRun) -> Survey:
+def survey(run: GameRun) -> ExactCost:
     """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
     corners, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
     asked = run.quantity.asked(run.N)
@@ -52,7 +52,7 @@ def survey(run: GameRun) -> Survey:
         # Past the limit the count no longer matters, but must not overflow.
         corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
     run.largest = largest
-    return Survey(corners, largest)
+    return ExactCost(corners, largest)
 
 
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
@@ -345,7 +345,7 @@ class Planned:
     rows: np.ndarray  # int64 [N]
     calls: int = 0
     structure: str | None = None
-    recipes: dict[tuple, Recipe] = field(default_factory=dict)
+    recipes: dict[tuple, ProgramRecipe] = field(default_factory=dict)
     held: Held = field(default_factory=dict)  # the most that is held at a time, beside the backend
 
     def add(self, places: np.ndarray, coming: Coming) -> None:

@@ -16,12 +16,12 @@ from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
-from xaijax.games.engine.loop import Backend, Done, Instances, Question, Stream
+from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ
 from xaijax_kernels.engine.single_rows import RowStream
@@ -64,7 +64,7 @@ class GameRun:
         quantity: Quantity = ANSWERS,
         progress: Callable[[int], None] = lambda rows: None,
         asks: bool = True,
-        encoded: Callable[[], tuple[Table, np.ndarray]] | None = None,
+        encoded: Callable[[], tuple[CodeTable, np.ndarray]] | None = None,
         own: np.ndarray | None = None,
         first: int = 0,
     ) -> None:
@@ -291,9 +291,9 @@ class GameRun:
         donors: np.ndarray,
         backend: Backend,
         masks: np.ndarray | None = None,
-    ) -> Question:
+    ) -> GameQuery:
         """What goes with the stream of the instances `rows` and the donors `donors`."""
-        return Question(
+        return GameQuery(
             self.instances(rows),
             self.engine.replacement.weights[donors],
             refuse_bad_answers(self.engine, rows + self.first, backend, masks),

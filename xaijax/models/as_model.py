@@ -17,12 +17,12 @@ from xaijax.models.adapters.flax import is_linen
 from xaijax.models.adapters.functions import on_one_device
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
-from xaijax.models.asking.comparison import Bridged, Comparison
+from xaijax.models.asking.comparison import Bridged, TranslationCheck
 from xaijax.models.asking.labels import Codes
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
-from xaijax.models.base.source import DECIDED, Recipe, Source
+from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.base.traced_state import StateAtTrace, made_once
 from xaijax.models.identity.fit_stamp import Stamp
@@ -189,7 +189,7 @@ def as_model(
         "timeout": options.check_timeout(timeout),
         "precision": precision,
         "name": source.name,
-        "recipe": Recipe.of(as_model, source, given),
+        "recipe": ModelRecipe.of(as_model, source, given),
     }
     head = _head(source, chosen, known)
     select = selector(chosen, known, source.name, columns)
@@ -215,7 +215,7 @@ def as_model(
 
 
 def _translated(
-    host: Model, source: Source, head: Callable[..., Any], select: Any, backend: str
+    host: Model, source: ModelSource, head: Callable[..., Any], select: Any, backend: str
 ) -> Model:
     """The model in JAX of an estimator, or `host` with the reason why there is none."""
     estimator, output = source.estimator, host.output
@@ -265,7 +265,7 @@ def _translated(
         said = "" if source.name == told(estimator) else f", of {told(estimator)}"
         because = "; ".join(filter(None, [f"{reason}{said}", source.reason]))
         return dataclasses.replace(host, why=because)
-    comparison = Comparison(
+    comparison = TranslationCheck(
         found,
         whole,
         head,
@@ -313,7 +313,7 @@ def _name_at(names: tuple[str, ...] | None, place: Any) -> Any:
     return names[place]
 
 
-def _default(source: Source, classes: tuple[Any, ...] | None) -> str:
+def _default(source: ModelSource, classes: tuple[Any, ...] | None) -> str:
     """The word of output=None."""
     if source.default is None:
         label = "<label>" if classes is None else repr(classes[0])
@@ -331,7 +331,7 @@ def _default(source: Source, classes: tuple[Any, ...] | None) -> str:
     return source.default
 
 
-def _head(source: Source, output: Any, classes: tuple[Any, ...] | None) -> Callable[..., Any]:
+def _head(source: ModelSource, output: Any, classes: tuple[Any, ...] | None) -> Callable[..., Any]:
     word = output if output in WORDS else source.columns
     if word == DECIDED and word not in source.heads:
         return _decided(source, output, classes)
@@ -346,7 +346,7 @@ def _head(source: Source, output: Any, classes: tuple[Any, ...] | None) -> Calla
 
 
 def _decided(
-    source: Source, output: Any, classes: tuple[Any, ...] | None
+    source: ModelSource, output: Any, classes: tuple[Any, ...] | None
 ) -> Callable[[Any], np.ndarray]:
     """1 where a row's predicted label is the class, else 0, float64 [R, K]."""
     decide = source.decide
@@ -364,7 +364,7 @@ def _decided(
     return columns
 
 
-def _class_names(source: Source, output: Any) -> tuple[str, ...] | None:
+def _class_names(source: ModelSource, output: Any) -> tuple[str, ...] | None:
     if output != "proba" or source.classes is None:
         return None
     return tuple(str(label) for label in source.classes)
@@ -391,7 +391,7 @@ def _check_choices(backend: Any, precision: Any, nonfinite: Any) -> None:
     options.check_choice("nonfinite", nonfinite, options.NONFINITE)
 
 
-def _known_classes(source: Source, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+def _known_classes(source: ModelSource, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     if classes is None or source.classes == classes:
         return source.classes or classes
     if source.classes is not None:
@@ -406,7 +406,7 @@ def _known_classes(source: Source, classes: tuple[Any, ...] | None) -> tuple[Any
 
 
 def _check_cut(
-    source: Source, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
+    source: ModelSource, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
 ) -> float | None:
     if threshold is None:
         return None
@@ -426,7 +426,7 @@ def _check_cut(
 
 
 def _check_backend_options(
-    source: Source,
+    source: ModelSource,
     on_host: bool,
     precision: str,
     max_rows: Any,

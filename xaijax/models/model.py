@@ -17,7 +17,7 @@ from xaijax.core.public import public_class
 from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
 from xaijax.models.adapters.functions import checked_params, on_one_device
-from xaijax.models.asking.comparison import Bridged, Comparison, check_unchanged
+from xaijax.models.asking.comparison import Bridged, TranslationCheck, check_unchanged
 from xaijax.models.asking.findings import (
     Probe,
     probe_host,
@@ -30,7 +30,7 @@ from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output
-from xaijax.models.base.source import Recipe, reduced
+from xaijax.models.base.source import ModelRecipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.identity.identity import identity, mark
 from xaijax.models.translations.columns import Reader
@@ -92,13 +92,13 @@ class Model:
     structure: Structure | str | None = None  # jax: declared (structure/declared.py), or "plain"
     name: str = "model"
     original: Model | None = None  # of a translated estimator: the estimator, on the host
-    comparison: Comparison | Bridged | None = None
+    comparison: TranslationCheck | Bridged | None = None
     reader: Reader | None = None
     offset: np.ndarray | None = None  # float64 [] or [K], what `apply` and `scores` are short of
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
     network: bool = False  # a module of a neural library: without input_shape, rows of any shape
     labelled: bool = False  # a copy that answers with numbers for classes, made by `decided`
-    recipe: Recipe | None = None  # by which it travels; None: a copy that the engine made
+    recipe: ModelRecipe | None = None  # by which it travels; None: a copy that the engine made
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
     _repr_html_ = html.shown("feature_names", "output_names", "input_shape", "max_rows")
 
@@ -110,7 +110,7 @@ class Model:
     @property
     def reason(self) -> str:
         """Why it runs there."""
-        if not isinstance(self.comparison, Comparison) or self.comparison.stage == 0:
+        if not isinstance(self.comparison, TranslationCheck) or self.comparison.stage == 0:
             return self.why
         return self.comparison.reason or f"{self.why}, {CENTRED}"
 

@@ -23,7 +23,7 @@ from xaijax.results.recount import LATTICE, ExactSums, Recount
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReleasePlan:
     """Nothing is drawn yet."""
 
     values: list[int]  # in lattice steps, without noise
@@ -38,7 +38,7 @@ def planned(
     epsilon: float,
     composition: str,
     calibration: str,
-) -> Plan:
+) -> ReleasePlan:
     """Count the sums, and find the noise that they need; nothing is charged."""
     sample = recount.sample
     spendable = epsilon if sample is None else mechanism.amplified(epsilon, sample.rate)
@@ -72,7 +72,7 @@ def planned(
     shown = {"mechanism": told, "provenance": public_facts(explanation.provenance)}
     values = lattice_values(facts, exact, chance)
     mechanism.refuse_large(values)
-    return Plan(values, needed, shown)
+    return ReleasePlan(values, needed, shown)
 
 
 def lattice_values(facts: Facts, exact: ExactSums, chance: np.ndarray | None) -> list[int]:

@@ -18,7 +18,7 @@ from xaijax.core.public import public
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import facts_of, public_facts
 from xaijax.privacy.ledger.ledger import Ledger
-from xaijax.privacy.plan import Plan, planned
+from xaijax.privacy.plan import ReleasePlan, planned
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.recount import LATTICE, Recount, remembered
@@ -161,7 +161,7 @@ def _recount_of(explanation: Explanation) -> Recount:
     return recount
 
 
-def _with_noise(plan: Plan) -> dict[str, Any]:
+def _with_noise(plan: ReleasePlan) -> dict[str, Any]:
     """The answer: whole numbers with noise, and what may be said of it."""
     return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.core.typing import Model
+from xaijax.core.typing import ModelLike
 from xaijax.plots import style
 from xaijax.plots.heatmap import NAMED, NUMBERED, correlation, named_each
 from xaijax.reports import page
@@ -78,7 +78,7 @@ def collinearity_report(
     path: str | os.PathLike[str],
     aec_nmr: float | None = None,
     shapley_nmr: float | None = None,
-    model: Model | str | None = None,
+    model: ModelLike | str | None = None,
     *,
     title: str | None = None,
 ) -> Path:

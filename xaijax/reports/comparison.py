@@ -11,13 +11,13 @@ import numpy as np
 
 from xaijax.core.errors import InputTypeError
 from xaijax.core.public import public
-from xaijax.core.typing import Model
+from xaijax.core.typing import ModelLike
 from xaijax.plots.convergence import compare
 from xaijax.plots.style import figure_size
 from xaijax.reports import page
 from xaijax.reports.page import cell, lines, model_name
 from xaijax.results.asked import meaning
-from xaijax.results.comparison import Comparison, Part, changes_of, moved_of
+from xaijax.results.comparison import Comparison, ShiftPart, changes_of, moved_of
 from xaijax.results.summary import ranking
 
 ROWS = 100  # instances
@@ -28,7 +28,7 @@ SHOWN = 12  # players in the pictures
 def comparison_report(
     comparison: Comparison,
     path: str | os.PathLike[str],
-    model: Model | str | None = None,
+    model: ModelLike | str | None = None,
     *,
     title: str | None = None,
 ) -> Path:
@@ -116,13 +116,13 @@ def _changed(one: Comparison) -> str:
 
 
 def _tables(one: Comparison) -> list[dict[str, Any]]:
-    size = Part(*map(_last, (one.size_shift, one.size_low, one.size_high), [one] * 3))
-    value = Part(*map(_last, (one.shift, one.low, one.high), [one] * 3))
+    size = ShiftPart(*map(_last, (one.size_shift, one.size_low, one.size_high), [one] * 3))
+    value = ShiftPart(*map(_last, (one.shift, one.low, one.high), [one] * 3))
     found = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
     if one.split is not None:
         parts = {"data": one.split.size_data, "model": one.split.size_model}
         own = {
-            f"of the {name}": Part(*(_last(x, one) for x in (part.shift, part.low, part.high)))
+            f"of the {name}": ShiftPart(*(_last(x, one) for x in (part.shift, part.low, part.high)))
             for name, part in parts.items()
         }
         found.append(_of_players(one, "Shift of mean |value|: what did it", own))
@@ -145,7 +145,7 @@ def _last(values: np.ndarray, one: Comparison) -> np.ndarray:
     return values if one.output_names is None else values[:, -1]
 
 
-def _of_players(one: Comparison, title: str, parts: dict[str, Part]) -> dict[str, Any]:
+def _of_players(one: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:
     first = next(iter(parts.values()))
     rows = []
     for j in ranking(np.abs(first.shift)):

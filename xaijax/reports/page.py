@@ -18,7 +18,7 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.facts import fact_rows
 from xaijax.core.optional import require
-from xaijax.core.typing import Model
+from xaijax.core.typing import ModelLike
 from xaijax.plots import style
 from xaijax.results import wording
 from xaijax.results.asked import background, meaning
@@ -136,7 +136,7 @@ def picture(
     return {**fields, "width": round(min(size[0], 10.0) * 96)}
 
 
-def model_name(model: Model | str | None) -> str | None:
+def model_name(model: ModelLike | str | None) -> str | None:
     """The name to write; None: an explanation holds no model, and none was said.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.core.typing import Model
+from xaijax.core.typing import ModelLike
 from xaijax.plots import bar, beeswarm, network, pairs, style, waterfall
 from xaijax.plots import interactions as heatmap
 from xaijax.plots.interactions import name_of, of_pairs
@@ -34,7 +34,7 @@ def report(
     explanation: Explanation,
     path: str | os.PathLike[str],
     interactions: Interactions | None = None,
-    model: Model | str | None = None,
+    model: ModelLike | str | None = None,
     instances: int = 200,
     *,
     title: str | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.core.typing import Model
+from xaijax.core.typing import ModelLike
 from xaijax.reports import page
 from xaijax.reports.page import cell, checked, lines, model_name, name_of, section
 from xaijax.results.rule_html import floor, percent, rule_html
@@ -25,7 +25,7 @@ PRECISION = (
 def rules_report(
     rules: Rules,
     path: str | os.PathLike[str],
-    model: Model | str | None = None,
+    model: ModelLike | str | None = None,
     instances: int = 200,
     *,
     title: str | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
-from xaijax.core.typing import Frame, Model
+from xaijax.core.typing import Frame, ModelLike
 from xaijax.plots import style
 from xaijax.plots.waterfall import largest, profile
 from xaijax.reports import page
@@ -30,7 +30,7 @@ def transparency_report(
     explanation: Explanation,
     path: str | os.PathLike[str],
     profile: Frame | Sequence[Mapping[str, Any]] | None = None,
-    model: Model | str | None = None,
+    model: ModelLike | str | None = None,
     *,
     title: str | None = None,
 ) -> Path:

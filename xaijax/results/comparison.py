@@ -32,7 +32,7 @@ def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ShiftPart:
     """A part of the shifts, float64 [P] or [P, K] each: the estimate, and its interval."""
 
     shift: np.ndarray
@@ -45,20 +45,20 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class ShiftSplit:
     """What the data did and what the model did; the two add up to the shift.
 
     All the intervals of the four parts hold at once, at the comparison's confidence.
 
     Attributes:
-        data, model: `Part`, of the shift of mean values.
-        size_data, size_model: `Part`, of the shift of mean |values|.
+        data, model: `ShiftPart`, of the shift of mean values.
+        size_data, size_model: `ShiftPart`, of the shift of mean |values|.
     """
 
-    data: Part
-    size_data: Part
-    model: Part
-    size_model: Part
+    data: ShiftPart
+    size_data: ShiftPart
+    model: ShiftPart
+    size_model: ShiftPart
 
 
 @public_class
@@ -80,7 +80,7 @@ class Comparison:
             where the instances are not the same.
         row_shift: float64 [N] or None. How far each instance's values moved: the root of the sum of
             the squared differences, in the order of the instances.
-        split: `Split`, or None where no explainers were given.
+        split: `ShiftSplit`, or None where no explainers were given.
         provenance: mapping. What the values are amounts of, as far as a and b say: quantity, link,
             and selected_output, the output that was chosen of several.
 
@@ -109,7 +109,7 @@ class Comparison:
     sizes: np.ndarray
     rows: np.ndarray | None = None
     row_shift: np.ndarray | None = None
-    split: Split | None = None
+    split: ShiftSplit | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -174,7 +174,7 @@ class Comparison:
             for name in ("shift", "low", "high", "size_shift", "size_low", "size_high")
         }
         if self.split is not None:
-            for part in fields(Split):
+            for part in fields(ShiftSplit):
                 own = getattr(self.split, part.name)
                 for end, of in (("", "shift"), ("_low", "low"), ("_high", "high")):
                     name = part.name.replace("data", "of_data").replace("model", "of_model")

@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.results.files import npz
 from xaijax.sweeps.directory import DISTINCT
-from xaijax.sweeps.inputs import Piece, Source
+from xaijax.sweeps.inputs import InputRows, RowSlice
 from xaijax.tables.rows import rows_of
 
 FORMAT = "xaijax.Distinct"
@@ -28,7 +28,7 @@ PAYS = 0.8  # share of distinct rows among all, above which all are asked
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctRows:
     """Which rows occur for the first time, and which of these each row is."""
 
     first: np.ndarray  # int64 [D], ascending
@@ -39,12 +39,12 @@ class Distinct:
         npz.write(folder / DISTINCT, {"first": self.first, "place": self.place}, FORMAT)
 
     @classmethod
-    def read(cls, folder: Path) -> Distinct:
+    def read(cls, folder: Path) -> DistinctRows:
         """That of a run directory; raises InputError, FileNotFoundError."""
         return npz.read(folder / DISTINCT, {FORMAT: lambda fields: cls(**fields)})
 
 
-def distinct_of(source: Source) -> Distinct | None:
+def distinct_of(source: InputRows) -> DistinctRows | None:
     """Those of all rows; None where it does not pay to ask them alone."""
     N = source.rows
     digests = np.empty((N, 2), np.uint64)
@@ -59,7 +59,7 @@ def distinct_of(source: Source) -> Distinct | None:
     order = np.argsort(first)  # as they come
     rank = np.empty(len(first), np.int64)
     rank[order] = np.arange(len(first))
-    return Distinct(first[order], rank[place])
+    return DistinctRows(first[order], rank[place])
 
 
 def _unique(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ def _digests(rows: Any) -> np.ndarray:
 class Picked:
     """The distinct rows of another source, as rows of their own."""
 
-    source: Source
+    source: InputRows
     first: np.ndarray  # int64 [D]
 
     @property
@@ -93,7 +93,7 @@ class Picked:
         """Of all rows."""
         return self.source.facts()
 
-    def part(self, first: int, last: int) -> Piece:
+    def part(self, first: int, last: int) -> RowSlice:
         """Distinct rows first to last - 1."""
         places = self.first[first:last]
         held = getattr(self.source, "held", None)
@@ -104,7 +104,7 @@ class Picked:
 class _Scattered:
     """Rows at places of files, of which no more than a stretch is held at a time."""
 
-    source: Source
+    source: InputRows
     places: np.ndarray
 
     def read(self) -> Any:
@@ -130,10 +130,10 @@ def may_share(given: dict[str, Any], options: dict[str, Any]) -> bool:
     return bool(getattr(given.get("model"), "deterministic", False)) and not np.ndim(own)
 
 
-def of_run(folder: Path, source: Source, count: int) -> Distinct:
+def of_run(folder: Path, source: InputRows, count: int) -> DistinctRows:
     """What a run's manifest says there is; found again where its file was lost or damaged."""
     try:
-        found = Distinct.read(folder)
+        found = DistinctRows.read(folder)
     except (FileNotFoundError, InputError):
         again = distinct_of(source)
         if again is None or len(again.first) != count:

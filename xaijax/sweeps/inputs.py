@@ -32,7 +32,7 @@ AT_ONCE = 1 << 16  # rows that are digested, or looked at, together
 ROW = re.compile(r"(\bX row |^X\b.* contains .* at row )(\d+)")  # in messages
 
 
-class Piece(Protocol):
+class RowSlice(Protocol):
     """Some rows, to be read where they are explained; it travels by pickle."""
 
     def read(self) -> Any:
@@ -44,7 +44,7 @@ class Piece(Protocol):
         ...
 
 
-class Source(Protocol):
+class InputRows(Protocol):
     """All rows of a sweep."""
 
     @property
@@ -56,12 +56,12 @@ class Source(Protocol):
         """What tells these rows from others, as JSON takes it; reads all of them."""
         ...
 
-    def part(self, first: int, last: int) -> Piece:
+    def part(self, first: int, last: int) -> RowSlice:
         """Rows first to last - 1."""
         ...
 
 
-def source_of(X: Any, background: Any) -> Source:
+def source_of(X: Any, background: Any) -> InputRows:
     """The rows given as X: an array, a memory map, a frame, a file, files or a folder of files.
 
     background: the rows that the explainer was made of, by which the columns of files are read.
@@ -71,7 +71,7 @@ def source_of(X: Any, background: Any) -> Source:
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
         X = _opened(os.fspath(X))
     if isinstance(X, str | os.PathLike) or _are_names(X) or parquet.is_dataset(X):
-        found: Source = parquet.source_of(X, *wanted_of(background), background)
+        found: InputRows = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
         raise InputTypeError("X is None: a sweep needs the rows that are to be explained.")
     elif _reopened(X):
@@ -140,14 +140,14 @@ class Held:
             told |= {"shape": list(self.X.shape[1:]), "dtype": str(self.X.dtype)}
         return told
 
-    def part(self, first: int, last: int) -> Piece:
+    def part(self, first: int, last: int) -> RowSlice:
         """Rows first to last - 1, without their labels: those of all rows are kept by the run."""
         given = rows_of(self.X)
         some = slice(first, last)
         rows = given.take(some, counted=True) if given.is_frame else given.part(first, last)
         return _Rows(rows, range(first, last))
 
-    def held(self, places: np.ndarray) -> Piece:
+    def held(self, places: np.ndarray) -> RowSlice:
         """The rows at these places, which are in memory already."""
         return _Rows(rows_of(self.X).take(places, counted=True), places)
 
@@ -180,7 +180,7 @@ class _Rows:
 class _Mapped(Held):
     """A memory map of a whole file: a task carries its name, and reads its own rows."""
 
-    def part(self, first: int, last: int) -> Piece:
+    def part(self, first: int, last: int) -> RowSlice:
         X: np.memmap = self.X
         order = "C" if X.flags.c_contiguous else "F"
         return _OfFile(str(X.filename), X.dtype.str, X.offset, X.shape, order, first, last)
@@ -231,7 +231,7 @@ def check_of(explainer: object) -> Callable[[Any], object] | None:
     return lambda X: problem.table.read(X, "X", problem.model.allow_nan, "the data")
 
 
-def counted_in_X(error: BaseException, piece: Piece) -> None:
+def counted_in_X(error: BaseException, piece: RowSlice) -> None:
     """Let an error of this library name a row by its place in X, and not by that in the part."""
     if not (isinstance(error, XaiError) and error.args and isinstance(error.args[0], str)):
         return
@@ -239,7 +239,7 @@ def counted_in_X(error: BaseException, piece: Piece) -> None:
     error.args = (told, *error.args[1:])
 
 
-def _place(piece: Piece, row: str) -> str:
+def _place(piece: RowSlice, row: str) -> str:
     try:
         return str(piece.place(int(row)))
     except IndexError:

@@ -19,11 +19,11 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public, public_class
-from xaijax.core.travel import Kept, made_of, unpack
+from xaijax.core.travel import OpenedCache, made_of, unpack
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
-from xaijax.sweeps.task import Opened, Recipe
+from xaijax.sweeps.task import ExplainerRecipe, OpenedTask
 from xaijax.tables.frames import frame_of_columns
 from xaijax.tables.rows import rows_of
 
@@ -36,16 +36,16 @@ NAMED = "a dict {name: array}, a pyarrow Table or a pandas frame"
 class _Ready:
     """An explainer that is open in this process."""
 
-    opened: Opened
+    opened: OpenedTask
     x64: bool
     # By `errors`: the new columns of a batch of 0 rows, once they were asked for.
     empty: dict[bool, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, recipe: Recipe) -> _Ready:
+    def of(cls, recipe: ExplainerRecipe) -> _Ready:
         _set_x64(recipe.x64)
         given = unpack(recipe.explainer, "explainer"), unpack(recipe.options, "options")
-        return cls(Opened(*given), recipe.x64)
+        return cls(OpenedTask(*given), recipe.x64)
 
     @property
     def changed(self) -> bool:
@@ -77,7 +77,7 @@ class _Ready:
         return dict(self.empty[errors])
 
 
-_open: Kept[_Ready] = Kept(8)  # explainers: some pipelines ask several in turn
+_open: OpenedCache[_Ready] = OpenedCache(8)  # explainers: some pipelines ask several in turn
 
 
 @public_class
@@ -94,7 +94,7 @@ class Batches:
     """
 
     def __init__(
-        self, recipe: Recipe, columns: Sequence[str] | None, kind: str, errors: bool
+        self, recipe: ExplainerRecipe, columns: Sequence[str] | None, kind: str, errors: bool
     ) -> None:
         self._recipe, self._kind, self._errors = recipe, kind, errors
         self._columns = None if columns is None else list(columns)
@@ -249,4 +249,6 @@ def batches(
         checks.unique_names(columns, "columns")
     errors = checks.yes_or_no(errors, "errors")
     kind, own = wanted_of(background_of(made_of(explainer)))
-    return Batches(Recipe.of(explainer, given), own if columns is None else columns, kind, errors)
+    return Batches(
+        ExplainerRecipe.of(explainer, given), own if columns is None else columns, kind, errors
+    )

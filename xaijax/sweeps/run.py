@@ -21,7 +21,7 @@ from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
 from xaijax.sweeps.directory import RunDirectory, cut_of
-from xaijax.sweeps.distinct import Distinct
+from xaijax.sweeps.distinct import DistinctRows
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
 from xaijax.tables.rows import rows_of
@@ -215,7 +215,7 @@ class Run:
     @property
     def _place(self) -> np.ndarray | None:
         """Which of the rows of the parts each row is; None: they are the rows."""
-        return None if self._distinct == self.rows else Distinct.read(self.path).place
+        return None if self._distinct == self.rows else DistinctRows.read(self.path).place
 
     def _is_valid(self, number: int) -> bool:
         try:

@@ -30,11 +30,11 @@ from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
 from xaijax.sweeps.driver import Driver, incomplete, time_of
 from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
-from xaijax.sweeps.inputs import Held, Source, background_of, check_of, source_of
+from xaijax.sweeps.inputs import Held, InputRows, background_of, check_of, source_of
 from xaijax.sweeps.joined import forget
 from xaijax.sweeps.question import PROBED, accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run
-from xaijax.sweeps.task import Opened, Recipe, Task, own_players_of, with_numbers
+from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
@@ -43,7 +43,7 @@ AT_EACH = 4  # rows that are read together of those spread over X
 LEAST = 64  # rows of a part, where no time is known
 MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about, where no time is known
 STOPPED = "xaijax: interrupted:"  # begins the note of a KeyboardInterrupt
-Measured = Callable[[Source, Mapping[str, Any]], tuple[float | None, int]]
+Measured = Callable[[InputRows, Mapping[str, Any]], tuple[float | None, int]]
 
 
 @public
@@ -147,12 +147,12 @@ def sweep(
     ):
 
         def engine_for(made: object) -> Engine:
-            opened = Opened(_of_first(made, own), given)
+            opened = OpenedTask(_of_first(made, own), given)
             return engines.enter_context(engine_of(executor, opened, seconds))
 
         engine: Engine | None = None
 
-        def measured(some: Source, question: Mapping[str, Any]) -> tuple[float | None, int]:
+        def measured(some: InputRows, question: Mapping[str, Any]) -> tuple[float | None, int]:
             nonlocal engine
             first = _of_first(explainer, own)
             recipe = None if executor is None else _recipe(first, given, question)
@@ -227,7 +227,7 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
 def _asked(
     explainer: object,
     options: dict[str, Any],
-    source: Source,
+    source: InputRows,
     directory: RunDirectory,
     each: int | None,
     spread: bool,
@@ -282,7 +282,7 @@ def _asked(
     return type(explainer)(**{**made_of(explainer), "tile": tile})
 
 
-def _over(source: Source) -> tuple[Any, Sequence[int]]:
+def _over(source: InputRows) -> tuple[Any, Sequence[int]]:
     """Some rows spread over X, the first and the last among them, and their numbers."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
     cuts = [range(n, min(n + AT_EACH, source.rows)) for n in starts.tolist()]
@@ -291,7 +291,7 @@ def _over(source: Source) -> tuple[Any, Sequence[int]]:
     return rows, [number for cut in cuts for number in cut]
 
 
-def _distinct(source: Source, run: Run) -> Source:
+def _distinct(source: InputRows, run: Run) -> InputRows:
     """The rows that the parts answer: all, or each of those that occur often once."""
     count = run.manifest["distinct"]
     return source if count == run.rows else Picked(source, of_run(run.path, source, count).first)
@@ -334,15 +334,17 @@ def _of_first(explainer: object, own: OwnPlayers | None) -> object:
     return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
 
 
-def _recipe(explainer: object, options: dict[str, Any], question: Mapping[str, Any]) -> Recipe:
-    return Recipe.of(explainer, options, (question.get("model") or {}).get("held"))
+def _recipe(
+    explainer: object, options: dict[str, Any], question: Mapping[str, Any]
+) -> ExplainerRecipe:
+    return ExplainerRecipe.of(explainer, options, (question.get("model") or {}).get("held"))
 
 
 def _task(
     run: Run,
-    source: Source,
+    source: InputRows,
     number: int,
-    recipe: Recipe | None,
+    recipe: ExplainerRecipe | None,
     term: Term,
     own: OwnPlayers | None,
 ) -> Task:

@@ -43,7 +43,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of
 from xaijax.results.rules import Rules
 from xaijax.sweeps.directory import PART, RunDirectory, Term
-from xaijax.sweeps.inputs import Piece, Source, counted_in_X
+from xaijax.sweeps.inputs import InputRows, RowSlice, counted_in_X
 from xaijax.sweeps.question import MOVED, accepted, held, method_of
 from xaijax.tables.rows import rows_of
 
@@ -57,7 +57,7 @@ _first_part: tuple[Any, Fingerprint] | None = None  # of a run
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ExplainerRecipe:
     """An explainer and the keywords of its call, packed."""
 
     explainer: bytes
@@ -70,7 +70,7 @@ class Recipe:
     @classmethod
     def of(
         cls, explainer: object, options: dict[str, Any], read: Mapping[str, str] | None = None
-    ) -> Recipe:
+    ) -> ExplainerRecipe:
         """Pack them; raises InputTypeError that names what cannot travel.
 
         read: what the model's function reads, as the question has it.
@@ -84,14 +84,14 @@ class Recipe:
         """Of its bytes."""
         return hashlib.blake2b(self.explainer + self.options, digest_size=16).hexdigest()
 
-    def open(self) -> Opened:
+    def open(self) -> OpenedTask:
         """The explainer, made in this process and thread unless it was the last one asked."""
         last = getattr(_opened, "last", None)
         if last is not None and last[0] == self.digest and not last[1].changed:
             return last[1]
         if jax.config.jax_enable_x64 != self.x64:
             jax.config.update("jax_enable_x64", self.x64)
-        made = Opened(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        made = OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
         self._refuse_other_state(made.explainer)
         _opened.last = self.digest, made
         return made
@@ -117,7 +117,7 @@ class Recipe:
             )
 
 
-def own_players_of(explainer: object, source: Source) -> OwnPlayers | None:
+def own_players_of(explainer: object, source: InputRows) -> OwnPlayers | None:
     """The players of each row where rows have their own; raises InputError for those of others."""
     holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
     if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
@@ -137,7 +137,7 @@ def with_numbers(explainer: object, numbers: np.ndarray) -> object:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedTask:
     """An explainer that is ready to be asked, and the keywords of its call."""
 
     explainer: object
@@ -152,7 +152,7 @@ class Opened:
         found = getattr(made_of(self.explainer).get("model"), "comparison", None)
         return getattr(found, "stage", 0) > 0
 
-    def anew(self) -> Opened:
+    def anew(self) -> OpenedTask:
         """The same explainer with a model that was asked nothing, made in this process."""
         given = made_of(self.explainer)
         model = given["model"]
@@ -160,8 +160,8 @@ class Opened:
         given["model"] = anew(model.recipe, model.name)
         if isinstance(self.explainer, AmortizedExplainer):
             teacher = type(self.explainer._teacher)(**given)
-            return Opened(self.explainer._anew(teacher), self.options)
-        return Opened(type(self.explainer)(**given), self.options)
+            return OpenedTask(self.explainer._anew(teacher), self.options)
+        return OpenedTask(type(self.explainer)(**given), self.options)
 
     def answer(
         self,
@@ -197,10 +197,10 @@ class Task:
     first: int  # rows first to last - 1
     last: int
     of: str  # "X", or its distinct rows
-    piece: Piece
+    piece: RowSlice
     out: str
     run: str | None  # the id of the run that asked for it
-    recipe: Recipe | None  # None: the explainer is where the task runs
+    recipe: ExplainerRecipe | None  # None: the explainer is where the task runs
     term: Term | None = None  # the driver that gave it out
     measured: bool = False  # True: time the rows and write nothing
     numbers: np.ndarray | None = None  # player of each entry, if each row has its own players
@@ -221,7 +221,7 @@ class Receipt:
     worker: str  # host and process
 
 
-def run(task: Task, opened: Opened | None = None) -> Receipt:
+def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
     """Answer a part and write its file; opened: the explainer, where it is here already.
 
     An exception of the model comes through unchanged, with the rows in a note.
@@ -279,7 +279,7 @@ class _Share:
                 self._path.write_text(f"{share:.4f}")
 
 
-def _measured(task: Task, opened: Opened) -> Receipt:
+def _measured(task: Task, opened: OpenedTask) -> Receipt:
     """Time calls on a growing number of rows until one takes `ENOUGH` seconds; write no part.
 
     The first call also compiles, traces and loads, and not all of that is in its result. It counts

@@ -5,7 +5,7 @@ Reading order:
     own_table       `OwnTable`: rows of which each has its own players, or its own baseline
     frame_table     `FrameTable`: frames of mixed types, for host models
     tree_table      `TreeTable`: rows in several arrays, as codes in a line
-    table           `Table`: what the engine asks of rows; arrays as floats, bits or numbers
+    table           `CodeTable`: what the engine asks of rows; arrays as floats, bits or numbers
     same_memory     whether two things that were passed are the same rows in memory
     arrow_columns   what columns of files become, whatever part of them is read
     frames          frames and series that the user gave, checked: names, numbers, copies

@@ -23,14 +23,14 @@ import numpy as np
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import FloatTable, Table
+from xaijax.tables.table import CodeTable, FloatTable
 
 
 @dataclass(frozen=True, eq=False)
 class OwnTable:
     """A table around another; `read` and `encode` are of instances, `of_donors` of donors."""
 
-    inner: Table
+    inner: CodeTable
     owner: np.ndarray  # int64 [C] or [N, C], 1 + the player of each code column; 0: never replaced
     P: int
     stand_ins: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors

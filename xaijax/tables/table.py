@@ -29,7 +29,7 @@ from xaijax.tables.frames import frame_numbers, refuse_series
 from xaijax.tables.rows import rows_of
 
 
-class Table(Protocol):
+class CodeTable(Protocol):
     """What the engine asks of a table.
 
     To add a way to code rows: write a class with these members and choose it in
@@ -60,7 +60,7 @@ class Table(Protocol):
         """
         ...
 
-    def encode(self, rows: Any) -> tuple[Table, np.ndarray]:
+    def encode(self, rows: Any) -> tuple[CodeTable, np.ndarray]:
         """(a table that knows these rows too, their codes [M, C])."""
         ...
 
@@ -422,7 +422,7 @@ class CodedTable:
 
     codes_per_column = 1
 
-    def __init__(self, host: Table, reader: RowReader) -> None:
+    def __init__(self, host: CodeTable, reader: RowReader) -> None:
         self.host = host  # reads the rows, and is what the estimator itself is asked by
         self.shape, self.feature_names = host.shape, host.feature_names
         self.reader = reader
@@ -444,6 +444,6 @@ class CodedTable:
     asked = decode
 
 
-def read_by(table: Table) -> Table:
+def read_by(table: CodeTable) -> CodeTable:
     """What reads rows for this table: the table of the host, where they are then made numbers."""
     return table.host if isinstance(table, CodedTable) else table

@@ -81,7 +81,7 @@ def replicate_sums(
     return jax.lax.map(one, (theta, total, positive))
 
 
-class Fitted(NamedTuple):
+class NewtonFit(NamedTuple):
     """Where the iteration ended."""
 
     theta: np.ndarray  # float64 [..., 2]
@@ -98,7 +98,7 @@ def newton(
     skip: np.ndarray
     | None = None,  # bool [...], fits that have no minimum; they stay where they are
     most: int = 100,  # passes
-) -> Fitted:
+) -> NewtonFit:
     """Minimise the losses of all fits together.
 
     A step is shortened by halves until the gradient is smaller. Along a Newton step the gradient
@@ -130,7 +130,7 @@ def newton(
         # A fit that is done keeps its last point: step and length are left as they are from here.
         theta = np.where(converged[..., None], trial, theta)
         step = np.where(done[..., None], 0.0, step)
-    return Fitted(theta, passes, converged)
+    return NewtonFit(theta, passes, converged)
 
 
 def _solved(sums: np.ndarray, penalty: np.ndarray, gradient: np.ndarray) -> np.ndarray:

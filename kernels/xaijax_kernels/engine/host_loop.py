@@ -15,7 +15,7 @@ import numpy as np
 LOOK_AHEAD = 2  # tiles drawn before the one in hand is answered
 
 
-class Answered(NamedTuple):
+class HostOutputs(NamedTuple):
     """One piece of the stream and the model's answers to it."""
 
     piece: Any  # a `lattice.Dispatch`, or what else has `rows`
@@ -27,16 +27,16 @@ def run_on_host(
     answer: Callable[[np.ndarray, Any], np.ndarray],  # hybrids [rows, C] -> float64 [rows, K]
     pieces: Iterable[Any],
     mapped: Callable[..., Iterator[Any]] = map,
-) -> Iterator[Answered]:
+) -> Iterator[HostOutputs]:
     """Answer the pieces in order. While the model works on one, the next are drawn and copied.
 
     mapped(function, pieces): how the model is asked for them, results in order; `map` calls it from
     the calling thread, once per piece. Its exceptions pass through.
     """
 
-    def take(one: tuple[Any, Any]) -> Answered:
+    def take(one: tuple[Any, Any]) -> HostOutputs:
         piece, drawn = one
-        return Answered(piece, answer(np.asarray(drawn)[: piece.rows], piece))
+        return HostOutputs(piece, answer(np.asarray(drawn)[: piece.rows], piece))
 
     yield from mapped(take, _drawn_ahead(draw, pieces))
 

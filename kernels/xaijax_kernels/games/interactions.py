@@ -86,7 +86,7 @@ def corner_matrix(p: Weights, k: int) -> np.ndarray:
     return np.concatenate([np.zeros((1 << k, 0)), *parts], axis=1)
 
 
-class Block(NamedTuple):
+class SplitBlock(NamedTuple):
     """Columns of `split_matrices` for sets with b high players, of whom q are set in a piece."""
 
     b: int
@@ -96,13 +96,13 @@ class Block(NamedTuple):
 
 
 @cache
-def blocks(low: int, order: int) -> tuple[Block, ...]:
+def blocks(low: int, order: int) -> tuple[SplitBlock, ...]:
     """The columns of `split_matrices`, in order."""
     found, first = [], 0
     for b in range(order + 1):
         own = tuple(of_size(low, a) for a in range(int(b == 0), min(order - b, low) + 1))
         for q in reversed(range(b + 1)):
-            found.append(Block(b, q, first, own))
+            found.append(SplitBlock(b, q, first, own))
             first += sum(map(len, own))
     return tuple(found)
 

@@ -28,7 +28,7 @@ JOINS = ("dot_general", "conv_general_dilated")  # a front without one of them s
 
 
 @dataclass(eq=False)
-class Opened:
+class OpenedTrace:
     """A trace with its calls opened; numbers of rows are marked."""
 
     given: list[Number]  # leaves of the parameters, then the rows
@@ -49,7 +49,7 @@ class Opened:
         return [(number.shape[1:], number.dtype) for number in self.cut]
 
 
-def open_trace(trace: Any, leaves: Sequence[Any]) -> Opened:
+def open_trace(trace: Any, leaves: Sequence[Any]) -> OpenedTrace:
     """Read a closed trace of (params, rows) -> answers; leaves: the arrays, or None for the rows
     and for what is only looked at.
     """
@@ -72,7 +72,7 @@ def open_trace(trace: Any, leaves: Sequence[Any]) -> Opened:
             cut += [one for one in dict.fromkeys(inputs) if one in affine and one not in cut]
     if out in affine and out not in cut:
         cut.append(out)
-    return Opened(given, steps, out, moving, affine, cut)
+    return OpenedTrace(given, steps, out, moving, affine, cut)
 
 
 def has_front(trace: Any, other: Any) -> bool:
@@ -109,7 +109,7 @@ def back(trace: Any, params: Any, cut: Sequence[jax.Array]) -> jax.Array:
     return _made(own, [own.out])[0]
 
 
-def _made(own: Opened, wanted: list[Number]) -> list[Any]:
+def _made(own: OpenedTrace, wanted: list[Number]) -> list[Any]:
     """These numbers, made of those that are known."""
     needed, taken = {one for one in wanted if one.whole is None}, []
     for step in reversed(own.steps):

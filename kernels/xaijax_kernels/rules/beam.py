@@ -3,7 +3,7 @@
 Ribeiro, Singh and Guestrin 2018, algorithm 2; chapter 5.8.1, with its four components as arguments.
 Every instance is in a phase of its own. `step` moves each as far as it goes without new draws and
 says which draws are wanted; `add` takes their outcome. The arrays keep their size; instances that
-are done are taken out by `State.take`.
+are done are taken out by `BeamState.take`.
 
 Letters: n instances, W kept rules, F columns, A = W F candidates, H kept rules of all sizes.
 """
@@ -50,7 +50,7 @@ class Validate(Protocol):
 
 
 @dataclass
-class State:
+class BeamState:
     """What is carried from round to round; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -77,11 +77,11 @@ class State:
     accepted: np.ndarray  # bool [n]
     spent: np.ndarray  # int64 [n], draws of all rules
 
-    def take(self, rows: np.ndarray) -> State:
+    def take(self, rows: np.ndarray) -> BeamState:
         """The instances `rows`."""
         values: list[Any] = [getattr(self, f.name) for f in fields(self)]
         taken: list[Any] = [v.take(rows) if isinstance(v, Arms) else v[rows] for v in values]
-        return State(*taken)
+        return BeamState(*taken)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class BeamSearch:
     levels: int  # predicates at most
     delta: float
 
-    def init(self, rows: np.ndarray, allowed: np.ndarray) -> State:
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> BeamState:
         """Instances `rows` int [n] at the empty rule; allowed: bool [n, F]."""
         n, F = allowed.shape
         W, A, H = self.width, self.width * F, 1 + self.width * self.levels
@@ -119,7 +119,7 @@ class BeamSearch:
         first[:, 0] = True
         empty = Arms.new(none(A))
         past = Arms.new(none(H))
-        return State(
+        return BeamState(
             row=np.asarray(rows),
             phase=np.full(n, VALIDATE),
             size=none(dtype=np.int64),
@@ -150,7 +150,7 @@ class BeamSearch:
         one, more = validation_rate(1, F, self.delta), validation_rate(self.width, F, self.delta)
         return np.where(size == 0, one, more)
 
-    def step(self, s: State) -> Wanted:
+    def step(self, s: BeamState) -> Wanted:
         """Move all instances, in place, until each wants draws or is done."""
         found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         todo = np.flatnonzero(s.phase != DONE)
@@ -176,7 +176,7 @@ class BeamSearch:
         found.append((none, none, np.zeros((0, F), bool), none, none))
         return Wanted(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
-    def add(self, s: State, wanted: Wanted, hits: np.ndarray) -> None:
+    def add(self, s: BeamState, wanted: Wanted, hits: np.ndarray) -> None:
         """Write down the outcome: hits int64 [Q] of the draws wanted."""
         for now, arms in (
             (VALIDATE, s.kept_arms),
@@ -189,7 +189,9 @@ class BeamSearch:
             arms.draws[where] += wanted.draws[own]
         np.add.at(s.spent, wanted.place, wanted.draws)
 
-    def _validate(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _validate(
+        self, s: BeamState, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arms = s.kept_arms.take(rows)
         rate = self.rate(s.size[rows], s.kept.shape[2])
         draws, accepted, _ = self.validate.step(arms, rate)
@@ -197,14 +199,18 @@ class BeamSearch:
         self._close(s, rows[settled], accepted[settled])
         return draws, s.kept[rows], s.kept_first[rows] + arms.draws
 
-    def _identify(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _identify(
+        self, s: BeamState, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arms = s.arms.take(rows)
         s.choice[rows], draws, best = self.identify.step(s.choice[rows], arms, self.width)
         settled = ~draws.any(axis=1)
         self._keep(s, rows[settled], best[settled])
         return draws, s.rules[rows], arms.draws
 
-    def _fall_back(self, s: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _fall_back(
+        self, s: BeamState, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arms = s.past_arms.take(rows)
         s.past_choice[rows], draws, best = self.identify.step(s.past_choice[rows], arms, 1)
         settled = ~draws.any(axis=1)
@@ -219,7 +225,7 @@ class BeamSearch:
         s.phase[here] = DONE
         return draws, s.past[rows], s.past_first[rows] + arms.draws
 
-    def _keep(self, s: State, rows: np.ndarray, best: np.ndarray) -> None:
+    def _keep(self, s: BeamState, rows: np.ndarray, best: np.ndarray) -> None:
         """The best candidates become the kept rules; their draws are not used again."""
         order = np.argsort(~best, axis=1, kind="stable")[:, : self.width]
         pick = rows[:, None], order
@@ -229,7 +235,7 @@ class BeamSearch:
         s.kept_arms.hits[rows] = s.kept_arms.draws[rows] = 0
         s.phase[rows] = VALIDATE
 
-    def _close(self, s: State, rows: np.ndarray, accepted: np.ndarray) -> None:
+    def _close(self, s: BeamState, rows: np.ndarray, accepted: np.ndarray) -> None:
         """A level is validated: remember it, and go on to the next."""
         if not len(rows):
             return
@@ -259,7 +265,7 @@ class BeamSearch:
         lost = ends[~s.accepted[ends]]
         s.past_choice[lost] = self.identify.init(s.past_arms.valid[lost])
 
-    def _remember(self, s: State, rows: np.ndarray) -> None:
+    def _remember(self, s: BeamState, rows: np.ndarray) -> None:
         """The empty rule stands first, then W places for every size."""
         first = np.maximum(0, 1 + (s.size[rows] - 1) * self.width)
         for w in range(self.width):

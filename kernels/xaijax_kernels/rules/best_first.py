@@ -18,7 +18,7 @@ from xaijax_kernels.rules.beam import Cover, first_best
 
 
 @dataclass
-class State:
+class BestFirstState:
     """What is carried from round to round; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -35,9 +35,9 @@ class State:
     lead_precision: np.ndarray  # [n], -1: none yet
     asked: np.ndarray  # int64 [n], rules
 
-    def take(self, rows: np.ndarray) -> State:
+    def take(self, rows: np.ndarray) -> BestFirstState:
         """The instances `rows`."""
-        return State(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return BestFirstState(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def done(self) -> np.ndarray:
@@ -54,13 +54,13 @@ class BestFirst:
     levels: int  # predicates at most
     each: int  # m
 
-    def init(self, rows: np.ndarray, allowed: np.ndarray) -> State:
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> BestFirstState:
         """Instances `rows` int [n], the empty rule first; allowed: bool [n, F]."""
         n, F = allowed.shape
         none = np.zeros((n, F), bool)
         asked = np.full((n, self.each), -1.0)
         asked[:, :1] = self.cover(np.asarray(rows), none[:, None])
-        return State(
+        return BestFirstState(
             np.asarray(rows),
             allowed,
             np.zeros((n, 0, F), bool),
@@ -76,7 +76,7 @@ class BestFirst:
             np.zeros(n, np.int64),
         )
 
-    def step(self, s: State, precision: np.ndarray) -> None:
+    def step(self, s: BestFirstState, precision: np.ndarray) -> None:
         """Take the precisions float64 [n, m] of the rules asked, and choose the next."""
         at = np.arange(len(s.row))
         real = s.asked_cover >= 0
@@ -95,7 +95,7 @@ class BestFirst:
         self._push(s, real)
         self._pop(s)
 
-    def _lead(self, s: State, real: np.ndarray, precision: np.ndarray) -> None:
+    def _lead(self, s: BestFirstState, real: np.ndarray, precision: np.ndarray) -> None:
         at = np.arange(len(s.row))
         chosen = first_best(real, precision, s.asked_cover, s.asked_rules)
         better = real.any(axis=1) & (precision[at, chosen] > s.lead_precision)
@@ -103,7 +103,7 @@ class BestFirst:
         s.lead_cover[better] = s.asked_cover[at, chosen][better]
         s.lead_precision[better] = precision[at, chosen][better]
 
-    def _push(self, s: State, open_: np.ndarray) -> None:
+    def _push(self, s: BestFirstState, open_: np.ndarray) -> None:
         """Children of the rules asked: one more column after the last.
 
         Also of one that holds: a child that covers as much may be more precise.
@@ -118,7 +118,7 @@ class BestFirst:
         s.waiting = np.concatenate([s.waiting, children], axis=1)
         s.waits = np.concatenate([s.waits, cover], axis=1)
 
-    def _pop(self, s: State) -> None:
+    def _pop(self, s: BestFirstState) -> None:
         """The rules of highest coverage that wait; what covers less than one that holds goes."""
         s.waits = np.where(s.waits < s.best_cover[:, None], -1.0, s.waits)
         order = np.argsort(-s.waits, axis=1, kind="stable")

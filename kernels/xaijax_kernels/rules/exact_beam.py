@@ -16,7 +16,7 @@ from xaijax_kernels.rules.beam import Cover, Propose, first_best
 
 
 @dataclass
-class State:
+class ExactBeamState:
     """What is carried from size to size; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -33,9 +33,9 @@ class State:
     size: np.ndarray  # int64 [n]
     asked: np.ndarray  # int64 [n], rules
 
-    def take(self, rows: np.ndarray) -> State:
+    def take(self, rows: np.ndarray) -> ExactBeamState:
         """The instances `rows`."""
-        return State(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return ExactBeamState(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def done(self) -> np.ndarray:
@@ -54,7 +54,7 @@ class ExactBeam:
     levels: int  # predicates at most
     remembered: int = 1  # T
 
-    def init(self, rows: np.ndarray, allowed: np.ndarray) -> State:
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> ExactBeamState:
         """Instances `rows` int [n] with the empty rule for a candidate; allowed: bool [n, F]."""
         n, F = allowed.shape
         A, T = self.width * F, self.remembered
@@ -67,11 +67,11 @@ class ExactBeam:
         below, zero = np.full((n, T), -1.0), np.zeros(n, np.int64)
         lead = (none, np.zeros(n), np.full(n, -1.0))
         known = (found, below, below.copy())
-        return State(
+        return ExactBeamState(
             np.asarray(rows), allowed, rules, valid, cover, *known, *lead, zero, zero.copy()
         )
 
-    def step(self, s: State, precision: np.ndarray) -> None:
+    def step(self, s: ExactBeamState, precision: np.ndarray) -> None:
         """Take the precisions float64 [n, A] of the valid candidates, and propose the next."""
         s.asked += s.valid.sum(axis=1)
         self._lead(s, precision)
@@ -90,7 +90,7 @@ class ExactBeam:
         s.valid = valid & (cover > s.found_cover[:, :1])
         s.size += 1
 
-    def _lead(self, s: State, precision: np.ndarray) -> None:
+    def _lead(self, s: ExactBeamState, precision: np.ndarray) -> None:
         """The most precise rule so far, for the case that none holds."""
         at = np.arange(len(s.row))
         chosen = first_best(s.valid, precision, s.cover, s.rules)
@@ -99,7 +99,7 @@ class ExactBeam:
         s.lead_cover[better] = s.cover[at, chosen][better]
         s.lead_precision[better] = precision[at, chosen][better]
 
-    def _find(self, s: State, holds: np.ndarray, precision: np.ndarray) -> None:
+    def _find(self, s: ExactBeamState, holds: np.ndarray, precision: np.ndarray) -> None:
         """Put accepted rules among those remembered, the best first."""
         left, at = holds.copy(), np.arange(len(s.row))
         for _ in range(self.remembered):

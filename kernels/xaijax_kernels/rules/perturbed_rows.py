@@ -25,7 +25,7 @@ HEADER = 4  # numbers of a pull before its columns: instance, two words of its k
 
 
 @dataclass(frozen=True)
-class Space:
+class PerturbationSpace:
     """What is drawn; hashable, so that it can be a part of a compiled program's key."""
 
     columns: int  # F
@@ -82,7 +82,7 @@ def place_of(word: jax.Array, count: jax.Array) -> jax.Array:
 
 
 def perturbed(
-    space: Space,
+    space: PerturbationSpace,
     pool: Pool,
     subjects: Subjects,
     # int32 [G, 4 + L]: instance, key, key, first draw, columns (-1: none more); with `named` draws
@@ -136,7 +136,7 @@ def perturbed(
 
 
 def _in_bin(
-    space: Space,
+    space: PerturbationSpace,
     pool: Pool,
     subjects: Subjects,
     n: jax.Array,  # int32 [G]
@@ -163,7 +163,7 @@ def _in_bin(
 
 
 def _drawn(
-    space: Space,
+    space: PerturbationSpace,
     pool: Pool,
     table: jax.Array,
     word: jax.Array,

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.tiles import over_tiles
 from xaijax_kernels.engine.turns import counted_on, tile_by_tile
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, perturbed
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PullShape:
 def run_pulls(
     apply: Callable[[Any, jax.Array], jax.Array],
     score: Callable[[jax.Array, Any], jax.Array],
-    space: Space,
+    space: PerturbationSpace,
     shape: PullShape,
     mesh: Mesh,
     params: Any,

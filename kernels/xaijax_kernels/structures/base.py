@@ -208,7 +208,7 @@ class Layer(Protocol):
         """
         raise AssertionError("a layer that adds")
 
-    def closed_form(self, background: Background, head: Affine) -> Form | None:
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
         """Values beside all donors, of answers hidden A + c. None: none is known."""
         return None
 
@@ -227,7 +227,7 @@ class SizeWeights(Protocol):
 
 
 @dataclass(frozen=True)
-class Background:
+class WeightedDonors:
     """What a closed form averages over, and by which weights."""
 
     donors: np.ndarray  # [B, C], the columns that the layer reads

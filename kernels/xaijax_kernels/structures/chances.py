@@ -6,7 +6,7 @@ coalition.
 The sum of a coalition is a of some players and c of the others. So the exponentials belong to two
 half tables, and beside each donor a coalition costs an addition and a division. Each exponential is
 off by some units in the last place, and so is the chance, as by the sum's own rounding. Where the
-terms could leave the range of the exponential, this way is not taken (`Chances.reach`).
+terms could leave the range of the exponential, this way is not taken (`LogisticSums.reach`).
 
 The answers are affine in the chance, and so is their mean: one table of chances serves all outputs.
 
@@ -33,7 +33,7 @@ TOGETHER = 16  # donors whose chances are added up before what rounding takes is
 
 
 @dataclass(frozen=True)
-class Chances:
+class LogisticSums:
     """The sums of a layer that a head takes the logistic function of, by their terms."""
 
     known: Layer
@@ -108,12 +108,14 @@ class Chances:
         return high.reshape(-1, 1) * gain, low.reshape(-1, 1) * gain, ends
 
 
-def chances_of(known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array) -> Chances | None:
+def chances_of(
+    known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array
+) -> LogisticSums | None:
     """Of a layer and what follows it, which takes so many rows at a time, and the columns of each
     player, bool [P, F]; None: they are no such sum and logistic function.
     """
     found = logistic(head, (rows, known.width), dtype) if known.adds else None
-    return None if found is None else Chances(known, found, each)
+    return None if found is None else LogisticSums(known, found, each)
 
 
 # A softmax of two numbers is the logistic function of their difference, and one less that.

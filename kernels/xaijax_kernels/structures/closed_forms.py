@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax_kernels.games import interactions
-from xaijax_kernels.structures.base import Affine, Background
+from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.leaves import Leaves, broken, paid, pattern_weights
 
 Started = tuple[int, int, jax.Array, jax.Array | None]
@@ -30,7 +30,7 @@ class Additive:
     name = "additive"
 
     def __init__(
-        self, weights: jax.Array, bias: jax.Array, background: Background, head: Affine
+        self, weights: jax.Array, bias: jax.Array, background: WeightedDonors, head: Affine
     ) -> None:
         """weights [C, H], bias [H]: of the dense layer."""
         A, c = head
@@ -61,7 +61,7 @@ class Trees:
 
     name = "trees"
 
-    def __init__(self, groups: list[Leaves], background: Background, head: Affine) -> None:
+    def __init__(self, groups: list[Leaves], background: WeightedDonors, head: Affine) -> None:
         """groups: of all leaves, by their number of players."""
         self.head, self._M = head, interactions.count(background.P, background.of.order)
         self._parts: list[tuple[Leaves, list[jax.Array]]] = []
@@ -78,7 +78,7 @@ class Trees:
                 here = table, at.astype(np.int32), part.values.astype(table.dtype)
                 self._parts.append((part, [jnp.asarray(one) for one in here]))
 
-    def _meet(self, part: Leaves, background: Background) -> np.ndarray:
+    def _meet(self, part: Leaves, background: WeightedDonors) -> np.ndarray:
         """The weight of the donors that meet each leaf by each pattern, [L, 2^d]; adds what the
         leaves answer to them to `of_donors`. A block of donors at a time, in their order.
         """

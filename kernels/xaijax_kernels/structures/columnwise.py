@@ -18,11 +18,11 @@ import numpy as np
 
 from xaijax_kernels.structures.base import (
     Affine,
-    Background,
     Form,
     Head,
     Layer,
     OfColumns,
+    WeightedDonors,
     whole_vectors,
 )
 
@@ -145,7 +145,7 @@ class Columnwise(Layer):
         """See `Layer.some`."""
         return self.inner.some(first, count)
 
-    def closed_form(self, background: Background, head: Affine) -> Form | None:
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
         """See `Layer.closed_form`."""
         return self.inner.closed_form(background, head)
 

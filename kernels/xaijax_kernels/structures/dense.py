@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.base import Affine, Background
+from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
 
@@ -55,7 +55,7 @@ class Dense(SumOfTerms):
         """See `Layer.block`."""
         return min(rows, max(WHOLE_ROWS, rows_of_block(self.width, platform)))
 
-    def closed_form(self, background: Background, head: Affine) -> Additive:
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Additive:
         """See `Layer.closed_form`."""
         return Additive(self.weights, self.bias, background, head)
 

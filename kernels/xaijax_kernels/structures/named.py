@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.structures.base import Affine, Background, Head, Layer
+from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_corners
 from xaijax_kernels.structures.leaves import leaves_by_players
@@ -206,7 +206,7 @@ class Product(Layer):
         sums = jax.lax.map(self._slot, (x, donors, kept))
         return head(sums.reshape(-1, sums.shape[-1]))
 
-    def closed_form(self, background: Background, head: Affine) -> Trees | None:
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Trees | None:
         """See `Layer.closed_form`: of boxes, unless a leaf has too many players."""
         if not isinstance(self.factors, Boxes):
             return None

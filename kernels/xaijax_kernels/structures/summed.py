@@ -16,7 +16,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.structures.base import Affine, Background
+from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
 
@@ -70,7 +70,7 @@ class Summed(SumOfTerms):
         most = 1 << max(0, (NUMBERS // self.width).bit_length() - 1)
         return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width, platform)))
 
-    def closed_form(self, background: Background, head: Affine) -> Additive | None:
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Additive | None:
         """See `Layer.closed_form`: of a linear layer whose matrix is small."""
         C = background.donors.shape[1]
         if not self.linear or C * self.width > MOST_OF_MATRIX:

@@ -100,7 +100,7 @@ def test_rows_are_drawn_with_replacement_and_equally():
     with a chance of one half 1/4, drawing whole pieces far more.
     """
     M, S = 20_000, 60
-    plan = draws.Draws(rows.Table(("a",), np.zeros((1, M)), np.zeros(M), None), M, seed=3)
+    plan = draws.Draws(rows.InMemoryRows(("a",), np.zeros((1, M)), np.zeros(M), None), M, seed=3)
     times = np.stack([plan.of_rows(s) for s in range(S)])
     assert (times.sum(axis=1) == M).all() and len(plan.sizes) == 3
     spread = ((times - 1) ** 2).mean()

@@ -12,7 +12,7 @@ import pytest
 from anchor_cases import X, explainer
 from scipy.stats import chi2
 
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, perturbed
 
 BINS = np.array([3, 0, 1, 3, 0, 3, 1, 0, 3, 1, 0, 3], np.int32)
 B, V, G, DRAWS = len(BINS), 4, 4, 6_000
@@ -49,7 +49,9 @@ def test_members_of_a_range_come_alike_and_no_others(ends, stays):
     pulls[:, 1:3] = np.random.default_rng(3).integers(1, 2**31, (G, 2))
     pulls[:, 3], pulls[:, 4] = 0, 0
     draw = jax.jit(perturbed, static_argnums=(0, 4))
-    rows = np.asarray(draw(Space(2, "bin", stays=stays), pool_by_hand(), subjects, pulls, DRAWS))
+    rows = np.asarray(
+        draw(PerturbationSpace(2, "bin", stays=stays), pool_by_hand(), subjects, pulls, DRAWS)
+    )
     kept, free = rows[..., 0, 0].ravel(), rows[..., 1, 0].ravel().astype(int) - 100
     inside = np.flatnonzero((ends[0] <= BINS) & (ends[1] >= BINS))
     assert alike(np.bincount(free, minlength=B))

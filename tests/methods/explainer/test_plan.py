@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
 from xaijax.games.engine.compiled import Program
-from xaijax.models.asking.findings import Kept
+from xaijax.models.asking.findings import ProgramCache
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(6, 8)).astype(np.float32)
@@ -62,7 +62,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def programs(model: xj.Model) -> int:
-    own = [kept for kept in model.compiled.values() if isinstance(kept, Kept)]
+    own = [kept for kept in model.compiled.values() if isinstance(kept, ProgramCache)]
     all_kept = [*model.compiled.values(), *(one for kept in own for one in kept.values())]
     return sum(isinstance(one, Program) for one in all_kept)
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR
 
 import xaijax as xj
-from xaijax.games.engine.compiled import Compiled, Recipe
+from xaijax.games.engine.compiled import Compiled, ProgramRecipe
 from xaijax.models.structure.agreement import _by_structure
 from xaijax_kernels.structures.dense import Dense
 
@@ -82,7 +82,7 @@ def test_orders_are_not_walked_past_a_large_number(monkeypatch: pytest.MonkeyPat
     ran: set[str] = set()
     of_recipe = Compiled.program
 
-    def noted(self: Compiled, recipe: Recipe) -> Any:
+    def noted(self: Compiled, recipe: ProgramRecipe) -> Any:
         ran.add(getattr(recipe.function, "func", recipe.function).__name__)
         return of_recipe(self, recipe)
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import xaijax as xj
-from xaijax.models.asking.comparison import MOST, Agreed, Comparison
+from xaijax.models.asking.comparison import MOST, Agreed, TranslationCheck
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.translations import registry
 
@@ -27,13 +27,13 @@ STAMP, SPREAD = Stamp(FITTED), np.ones(1)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each call asks the estimator for, to compare them."""
     found: list[int] = []
-    own = Comparison._own
+    own = TranslationCheck._own
 
-    def counted(self: Comparison, rows: Any) -> Any:
+    def counted(self: TranslationCheck, rows: Any) -> Any:
         found.append(len(rows))
         return own(self, rows)
 
-    monkeypatch.setattr(Comparison, "_own", counted)
+    monkeypatch.setattr(TranslationCheck, "_own", counted)
     return found
 
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
-from xaijax.models.asking.comparison import Comparison
+from xaijax.models.asking.comparison import TranslationCheck
 from xaijax.models.translations import registry
 
 RNG = np.random.default_rng(2)
@@ -138,13 +138,13 @@ def test_labels_are_compared_where_labels_are_explained(monkeypatch):
         return xj.Translation(found.params, heads)
 
     xj.register_translation(DecisionTreeClassifier, override=True)(turned)
-    model, asked, own = xj.as_model(fitted, output=True), [], Comparison._labels
+    model, asked, own = xj.as_model(fitted, output=True), [], TranslationCheck._labels
 
     def counted(self, kinds):
         asked.append(len(kinds))
         return own(self, kinds)
 
-    monkeypatch.setattr(Comparison, "_labels", counted)
+    monkeypatch.setattr(TranslationCheck, "_labels", counted)
     on_host = xj.as_model(fitted, output=True, backend="host")
     found = xj.Explainer(model, X[:8])(X)
     assert not asked and found.stats["backend"] == "jax"

@@ -187,7 +187,7 @@ HOST_OPTIONS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class SettingsFile:
     """One file: its entries, and where it lies."""
 
     path: Path
@@ -216,7 +216,7 @@ class Settings:
         return self.path.parent / name
 
 
-def read_settings(path: str | Path, accepted: Sequence[str]) -> Settings:
+def read_settings(path: str | Path, accepted: Sequence[str]) -> SettingsFile:
     """Read a TOML file. Raises InputError for one that is none, and for unknown entries."""
     place = Path(path)
     try:
@@ -224,7 +224,7 @@ def read_settings(path: str | Path, accepted: Sequence[str]) -> Settings:
     except (OSError, ValueError) as error:
         raise InputError(f"config: {place} cannot be read: {error}.") from None
     refuse_unknown(place, entries, accepted, "")
-    return Settings(place, entries)
+    return SettingsFile(place, entries)
 
 
 def refuse_unknown(
@@ -290,7 +290,7 @@ def read_lines(path: Path, name: str) -> list[str]:
         raise InputError(f"{name}: {path} cannot be read ({type(error).__name__}).") from None
 
 
-def guest_of(settings: Settings) -> Guest:
+def guest_of(settings: SettingsFile) -> Guest:
     """The guest of a guest.toml."""
     identifiers, columns, rows = read_table(settings.file("rows"), settings.needed("identifier"))
     parts = settings.entries.get("parts")
@@ -327,7 +327,7 @@ def read_secret(path: Path) -> bytes:
         ) from None
 
 
-def host_of(settings: Settings) -> Host:
+def host_of(settings: SettingsFile) -> Host:
     """The host of a host.toml."""
     tls = settings.tls()
     _, names, background = read_table(settings.file("background"), settings.needed("identifier"))
@@ -354,7 +354,7 @@ def host_of(settings: Settings) -> Host:
     )
 
 
-def host_rows(settings: Settings, path: Path) -> tuple[list[str], np.ndarray]:
+def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray]:
     """Rows to explain: identifiers [N], and the host's columns [N, H] in the order of the model.
 
     Where the model has no names, these are the columns of the background in its order. Raises
@@ -393,7 +393,7 @@ def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
     return dataclasses.replace(model, feature_names=names)
 
 
-def arbiter_of(settings: Settings) -> Arbiter:
+def arbiter_of(settings: SettingsFile) -> Arbiter:
     """The arbiter of an arbiter.toml; its model is "module:name", code that this process runs."""
     tls = settings.tls()
     module, _, name = str(settings.needed("model")).partition(":")

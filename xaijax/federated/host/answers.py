@@ -30,7 +30,7 @@ REFERENCE = -1  # the place of the reference
 SCHEMA = 2
 
 
-class Answers:
+class GuestAnswers:
     """The answers of one guest, by place in the aligned list."""
 
     def __init__(self, path: Path | None, guest: str, identifiers: Sequence[bytes]) -> None:
@@ -196,7 +196,7 @@ class Answers:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path | None, answers: Iterable[Answers]) -> Iterator[None]:
+def alone_in(folder: Path | None, answers: Iterable[GuestAnswers]) -> Iterator[None]:
     """Lock a folder of answers while requests are sent to guests.
 
     Raises InputError if another host holds the lock, or has written to the folder since this host

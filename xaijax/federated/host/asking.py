@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import FederatedPolicyError, FederatedProtocolError
-from xaijax.federated.host.answers import REFERENCE, Answers
+from xaijax.federated.host.answers import REFERENCE, GuestAnswers
 from xaijax.federated.wire.messages import FLOAT32, VERSION, rows_of
 from xaijax.federated.wire.party import Transport, ask
 from xaijax.federated.wire.tokens import NONCE, KeyPair, SessionKey
@@ -28,14 +28,14 @@ from xaijax.federated.wire.tokens import NONCE, KeyPair, SessionKey
 class Started:
     """What is to be asked of one guest, in which requests."""
 
-    opened: Opened
+    opened: GuestSession
     requests: list[list[int]]  # places
     again: frozenset[int]  # those that were answered before
     width: int  # E
 
 
 @dataclass(frozen=True)
-class Opened:
+class GuestSession:
     """A session, as the host knows it."""
 
     session: bytes
@@ -71,7 +71,7 @@ class Conversation:
         self._version, self._deadline = version or "", deadline
         self.messages = 0  # requests sent
 
-    def open(self) -> Opened:
+    def open(self) -> GuestSession:
         """Open a session and compare the lists of identifiers.
 
         Raises FederatedProtocolError and its kinds; see `party.ask`.
@@ -114,7 +114,7 @@ class Conversation:
                 f"{count:,}. Agree on the list of common identifiers."
             )
         least = max(1, said.most)
-        return Opened(
+        return GuestSession(
             said.session, key, said.model_version, said.width, said.fewest, least, said.state
         )
 
@@ -137,7 +137,7 @@ class Conversation:
             )
 
     def start(
-        self, answers: Answers, places: Sequence[int], width: int, batch: int
+        self, answers: GuestAnswers, places: Sequence[int], width: int, batch: int
     ) -> Started | None:
         """Connect, and decide what to ask: what is not answered yet of `places` and the reference.
 
@@ -161,7 +161,7 @@ class Conversation:
         requests, again = batches(missing, answers.places, batch, opened, self.who)
         return Started(opened, requests, frozenset(again), width)
 
-    def fetch(self, started: Started | None, answers: Answers) -> int:
+    def fetch(self, started: Started | None, answers: GuestAnswers) -> int:
         """Ask; how many were asked. What was answered before an error is in `answers`."""
         if started is None:
             return 0
@@ -192,12 +192,12 @@ class Conversation:
             answers.add([order[at] for at in new], rows[new])
         return sum(map(len, started.requests))
 
-    def _facts(self, opened: Opened) -> dict[str, Any]:
+    def _facts(self, opened: GuestSession) -> dict[str, Any]:
         """What must not change while answers are kept."""
         facts = {"state": opened.state.hex(), "width": opened.width, "version": opened.version}
         return facts | {"release": self._release or ""}
 
-    def token_bytes(self, opened: Opened, places: Sequence[int]) -> bytes:
+    def token_bytes(self, opened: GuestSession, places: Sequence[int]) -> bytes:
         """The tokens of these places, in this order, one after the other."""
         return b"".join(self._token_of(opened.key, places))
 
@@ -229,7 +229,7 @@ def check_distinct(states: Mapping[str, bytes]) -> None:
 
 
 def batches(
-    missing: Sequence[int], answered: Sequence[int], batch: int, opened: Opened, who: str
+    missing: Sequence[int], answered: Sequence[int], batch: int, opened: GuestSession, who: str
 ) -> tuple[list[list[int]], list[int]]:
     """The missing places in as few requests as `batch` and the guest allow, of nearly equal size.
 
@@ -256,7 +256,7 @@ def batches(
 
 
 def _too_few(
-    who: str, new: int, answered: int, batch: int, opened: Opened, parts: int, has: int
+    who: str, new: int, answered: int, batch: int, opened: GuestSession, parts: int, has: int
 ) -> str:
     """What to do where one of the requests for `new` people would have `has` of them."""
     least = opened.fewest

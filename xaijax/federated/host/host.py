@@ -19,7 +19,7 @@ from xaijax.core.errors import FederatedProtocolError, InputError, InputTypeErro
 from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
-from xaijax.federated.host.answers import REFERENCE, Answers, alone_in
+from xaijax.federated.host.answers import REFERENCE, GuestAnswers, alone_in
 from xaijax.federated.host.asking import Conversation, check_distinct
 from xaijax.federated.in_process.arguments import END_WEIGHT
 from xaijax.federated.in_process.explainer import FederatedExplainer
@@ -170,7 +170,7 @@ class Host:
         }
         folder = self._folder = None if answers is None else as_path(answers, "answers")
         self._answers = {
-            name: Answers(folder and folder / f"{place}.answers", name, self._identifiers)
+            name: GuestAnswers(folder and folder / f"{place}.answers", name, self._identifiers)
             for place, name in enumerate(transports)
         }
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)

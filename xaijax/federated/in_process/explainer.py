@@ -23,7 +23,7 @@ from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import Choice
+from xaijax.methods.explainer.choice import EstimatorChoice
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import explainer_class
 from xaijax.players.index import IndexLike, index_weights
@@ -70,7 +70,7 @@ class WithIdle(Explainer):
             return index_weights(index, busy)
         return induced_weights(weights, busy), name
 
-    def _answer(self, game: GameRun, choice: Choice) -> InstanceValues:
+    def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         found = super()._answer(game, choice)
         if not self._idle or found.values.shape[1] == self.players.count:
             return found

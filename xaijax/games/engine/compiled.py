@@ -39,7 +39,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ProgramRecipe:
     """What a program is compiled of, before it is."""
 
     key: tuple[Any, ...]  # what tells it from the model's other programs of such arguments
@@ -65,7 +65,7 @@ class Compiled:
     clock: Clock
     memory: MemoryPlan
 
-    def program(self, recipe: Recipe) -> Any:
+    def program(self, recipe: ProgramRecipe) -> Any:
         """The program, compiled the first time; raises MemoryPlanError where it does not fit."""
         if recipe.name not in self.kept:
             started = time.perf_counter()
@@ -84,11 +84,11 @@ class Compiled:
             )
         return program.call
 
-    def run(self, recipe: Recipe) -> Any:
+    def run(self, recipe: ProgramRecipe) -> Any:
         """What the program makes of the recipe's own arguments."""
         return self.program(recipe)(*recipe.arguments)
 
-    def lacks(self, recipe: Recipe) -> bool:
+    def lacks(self, recipe: ProgramRecipe) -> bool:
         """Whether the program is still to be compiled."""
         return recipe.name not in self.kept
 

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from xaijax.games.engine.compiled import Recipe, shape
+from xaijax.games.engine.compiled import ProgramRecipe, shape
 from xaijax.games.engine.dispatch import Dispatches, UnderWay
-from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
+from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import (
     LEAST_DONORS,
@@ -56,7 +56,7 @@ PUT, MEANS = "a list of answers", "the means of a list"  # programs, for message
 
 
 @dataclass
-class Answers:
+class DeviceOutputs:
     """One piece of the stream and the model's answers, still on the device."""
 
     under_way: UnderWay
@@ -116,17 +116,19 @@ class DeviceBackend:
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
-    ) -> Recipe:
+    ) -> ProgramRecipe:
         """Of the program that holds the model; see `Programs.run`."""
         return self.programs.run_recipe(kind, scored, bits, coalitions)
 
-    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
         """Of the programs that `stream_means` runs for a stream of so many rows."""
         held = self._held_shape(rows)
         means = self._group_recipe(held, np.zeros(donors, self._dtype))
         return [self.recipe("list", coalitions=C), self._put_recipe(held), means]
 
-    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+    def pair_mean_recipes(
+        self, kind: str, rows: int, n: int, donors: int, C: int
+    ) -> list[ProgramRecipe]:
         """Of the programs that `pair_means` runs for n instances and C coalitions."""
         held, P = self._held_shape(rows), self.sizes.tile.P
         run = self.recipe(kind, coalitions=C)
@@ -138,7 +140,7 @@ class DeviceBackend:
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[Answers]:
+    ) -> Iterator[DeviceOutputs]:
         """Score all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
         masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
@@ -166,7 +168,7 @@ class DeviceBackend:
             work = ((piece, self._tiles(piece, slots), None) for piece in pieces)
         dispatches = Dispatches(self.mesh, self.clock, tiles)
         asked = dispatches.run(run, before, work, after)
-        yield from every_row(stream, (Answers(one, stream.slot_bits) for one in asked))
+        yield from every_row(stream, (DeviceOutputs(one, stream.slot_bits) for one in asked))
 
     def _padded(self, rows: np.ndarray) -> jax.Array:
         """Rows of some instances on the devices, as many as every call has."""
@@ -175,7 +177,7 @@ class DeviceBackend:
         return jax.device_put(padded, self._same)
 
     def pair_sums(
-        self, answers: Answers, k: int, matrix: np.ndarray, count: Count
+        self, answers: DeviceOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
         """`reduce_pairs` started on the piece; call the result for float64 [b, K, M + 3]."""
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
@@ -193,13 +195,15 @@ class DeviceBackend:
 
         return read
 
-    def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray, count: Count) -> Recipe:
+    def pair_recipe(
+        self, k: int, slot_bits: int, matrix: np.ndarray, count: Count
+    ) -> ProgramRecipe:
         """Of the program that `pair_sums` runs for pairs of k players that differ."""
         low, parts, level = block_of(k, slot_bits, self.sizes.tile.rows)
         made = block_weights(matrix, parts, level, count(min(low + 2, self.sizes.tile.P)))
         return self._pairs(shape(self._same, *made.shape, dtype=self._dtype))
 
-    def _pairs(self, weights: Any) -> Recipe:
+    def _pairs(self, weights: Any) -> ProgramRecipe:
         """Of the sums of pairs with these weights, an array or its shape."""
         tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
         most = self.programs.compiled.memory.share("results")
@@ -208,7 +212,7 @@ class DeviceBackend:
         return self.programs.reduction("pairs", reduce, (False,) * 3, weights, *at)
 
     def piece_sums(
-        self, answers: Answers, matrices: np.ndarray, high_bits: np.ndarray
+        self, answers: DeviceOutputs, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
         """`reduce_pieces` started on the piece; high_bits int32 [tiles of the piece].
 
@@ -222,7 +226,7 @@ class DeviceBackend:
         sums = program(answers.values, weights, bits)
         return lambda: self._read(answers, sums)
 
-    def piece_recipe(self, matrices: np.ndarray) -> Recipe:
+    def piece_recipe(self, matrices: np.ndarray) -> ProgramRecipe:
         """Of the program that `piece_sums` runs."""
         weights = shape(self._same, *matrices.shape, dtype=self._dtype)
         bits = shape(self._split, self.sizes.tiles)
@@ -241,7 +245,7 @@ class DeviceBackend:
         return kept[1]
 
     def tables(
-        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
         rows = sum(pairs.rows for pairs, _ in streams)
@@ -259,7 +263,7 @@ class DeviceBackend:
             before += pairs.rows
         return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
 
-    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: GameQuery) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
         values = self._held(stream, question)
         means = partial(self._group_recipe, values)
@@ -268,7 +272,7 @@ class DeviceBackend:
         return groups.reshape(len(stream.instances), -1, K)[:, : stream.coalitions]
 
     def pair_means(
-        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
         values = self._held(pairs, question)
@@ -280,7 +284,7 @@ class DeviceBackend:
         v = self._means(partial(_list_recipe, values, *padded), question)
         return v[: len(start), : len(question.masks)]
 
-    def _held(self, stream: Stream, question: Question) -> jax.Array:
+    def _held(self, stream: Stream, question: GameQuery) -> jax.Array:
         """All answers of the stream, kept on the first device; [V, K], V >= its rows.
 
         V is a power of two of dispatches, so that few shapes compile.
@@ -305,25 +309,27 @@ class DeviceBackend:
         dims = pieces * self.sizes.rows, self.sizes.tile.outputs
         return shape(home, *dims, dtype=self._dtype)
 
-    def _put_recipe(self, held: Any, *given: Any) -> Recipe:
+    def _put_recipe(self, held: Any, *given: Any) -> ProgramRecipe:
         """Of the program that puts a dispatch's answers, its places and its first row into those
         held; given: these three, or none for their shapes.
         """
         s = self.sizes
         part = shape(held.sharding, s.tiles, s.tile.rows, s.tile.outputs, dtype=self._dtype)
         own = given or (part, np.zeros(s.tiles, np.int32), np.int32(0))
-        return Recipe(("put",), put, (held, *own), what=PUT, donate=(0,))
+        return ProgramRecipe(("put",), put, (held, *own), what=PUT, donate=(0,))
 
-    def _group_recipe(self, held: Any, weights: np.ndarray) -> Recipe:
+    def _group_recipe(self, held: Any, weights: np.ndarray) -> ProgramRecipe:
         """Of the program that takes the means of a list, group by group."""
         slot = 1 << self.slot_bits
 
         def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
             return group_means(values, weights, slot)
 
-        return Recipe(("groups", slot), means, (held, weights), what=MEANS)
+        return ProgramRecipe(("groups", slot), means, (held, weights), what=MEANS)
 
-    def _means(self, recipe_of: Callable[[np.ndarray], Recipe], question: Question) -> np.ndarray:
+    def _means(
+        self, recipe_of: Callable[[np.ndarray], ProgramRecipe], question: GameQuery
+    ) -> np.ndarray:
         """What the recipe of the donors' weights makes, a compensated sum over donors, float64."""
         # Equal weights become ones, exactly; the scale is put back in float64.
         scale = question.donor_weights.max()
@@ -337,16 +343,16 @@ class DeviceBackend:
         means *= scale  # in place: with one donor these arrays are as long as the answers
         return means
 
-    def values(self, answers: Answers) -> np.ndarray:
+    def values(self, answers: DeviceOutputs) -> np.ndarray:
         """The answers themselves, float64 [rows, K]."""
         tiles = self._read(answers, answers.values)
         return tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows]
 
-    def _read(self, answers: Answers, array: jax.Array) -> np.ndarray:
+    def _read(self, answers: DeviceOutputs, array: jax.Array) -> np.ndarray:
         """On the host, in float64, in the order of the stream."""
         return np.asarray(array)[answers.place].astype(np.float64)
 
-    def any_bad(self, answers: Answers) -> bool:
+    def any_bad(self, answers: DeviceOutputs) -> bool:
         """Whether an answer is not finite, or a score does not keep its bounds."""
         return bool(np.asarray(answers.bad).any())
 
@@ -372,9 +378,9 @@ class DeviceBackend:
             yield piece, piece.tiles, table
 
 
-def _list_recipe(*arguments: Any) -> Recipe:
+def _list_recipe(*arguments: Any) -> ProgramRecipe:
     """Of the program that takes the means of a list, where pairs answer some of it by corners."""
-    return Recipe(("list",), list_means, arguments, what=MEANS)
+    return ProgramRecipe(("list",), list_means, arguments, what=MEANS)
 
 
 def _to_power_of_two(array: np.ndarray) -> np.ndarray:

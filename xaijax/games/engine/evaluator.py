@@ -19,7 +19,7 @@ from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.forks import before_jax
 from xaijax.core.once import once, shapes_of
 from xaijax.games.engine.asked_again import AskedAgain
-from xaijax.games.engine.compiled import Clock, Compiled, Recipe
+from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
 from xaijax.games.engine.device import DeviceBackend, device_backend
 from xaijax.games.engine.host import host_backend
 from xaijax.games.engine.loop import Backend
@@ -41,7 +41,7 @@ from xaijax.models.asking.rows import of_codes
 from xaijax.models.model import Model
 from xaijax.players.players import Players
 from xaijax.tables.own_table import OwnTable
-from xaijax.tables.table import CodedTable, FloatTable, Table
+from xaijax.tables.table import CodedTable, CodeTable, FloatTable
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.tiles import (
@@ -309,7 +309,9 @@ class Engine:
             if len(some) < together:
                 some = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
             if run is None:  # to find it takes as long as it runs
-                recipe = Recipe(("largest", structure), of, (params, some), "the size of columns")
+                recipe = ProgramRecipe(
+                    ("largest", structure), of, (params, some), "the size of columns"
+                )
                 run = self.compiled.program(recipe)
             parts.append(run(params, some))
             parts[-2] = np.asarray(parts[-2])  # the one before is read while this one runs
@@ -395,7 +397,7 @@ class Evaluator:
             self.fits += 1
         return answering(model, self._offsets) is model
 
-    def encoded(self, rows: Any, every: bool = True) -> tuple[Table, np.ndarray]:
+    def encoded(self, rows: Any, every: bool = True) -> tuple[CodeTable, np.ndarray]:
         """Returns (a table that knows these rows, their codes [N, C]), of rows that it has read.
 
         Who answers is resolved first. every: whether all rows of a translated estimator are
@@ -443,7 +445,7 @@ class Evaluator:
         self.engine = replace(engine, findings=cast(Probe, None), asked_again=None)
         self._loop = self._walker = None
 
-    def backend(self, table: Table, x: np.ndarray, N: int) -> Backend:
+    def backend(self, table: CodeTable, x: np.ndarray, N: int) -> Backend:
         """The loop that runs the model, planned for N instances; the first call probes the model.
 
         x: codes of a few of the instances, for the probe.
@@ -457,7 +459,7 @@ class Evaluator:
             self._loop = device_backend(engine, engine.most_rows(N))
         return self._loop
 
-    def walker(self, table: Table, x: np.ndarray, N: int) -> WalkBackend:
+    def walker(self, table: CodeTable, x: np.ndarray, N: int) -> WalkBackend:
         """The loop that walks orders; arguments as of `backend`."""
         if self._walker is None:
             self.backend(table, x, N)  # probes the model, and its structure
@@ -484,7 +486,7 @@ class Evaluator:
         own = replace(limits, tile=rows, memory=limits.max_memory)
         self.engine, self._loop = replace(self.engine, limits=own), None
 
-    def probe(self, table: Table, x: np.ndarray) -> Engine:
+    def probe(self, table: CodeTable, x: np.ndarray) -> Engine:
         """The engine with what it must know of the model, which is asked at the first call only.
 
         table: that knows the instances, of which x are codes.

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.threads import in_order, threads_of
-from xaijax.games.engine.compiled import Compiled, Recipe, shape
-from xaijax.games.engine.loop import Count, Instances, Question, Stream, every_row
+from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
+from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     Held,
     capacity,
@@ -27,8 +27,8 @@ from xaijax.games.engine.plan import (
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import answer_host
-from xaijax.tables.table import Table
-from xaijax_kernels.engine.host_loop import Answered, run_on_host
+from xaijax.tables.table import CodeTable
+from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
 from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
@@ -122,7 +122,7 @@ class HostBackend:
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
-    ) -> Recipe:
+    ) -> ProgramRecipe:
         """Of the program that draws hybrids for slots of one kind."""
         slots, words = self._rows >> SLOT_BITS, -(-self._P // 32)
         at, columns = self._donors.sharding, self._donors.shape[1]
@@ -136,7 +136,7 @@ class HostBackend:
         )
         drawn = partial(_drawn, self._P, kind)
         what = f"a draw of {slots:,} hybrids"
-        return Recipe(("draw", self._P, kind), drawn, arguments, what=what)
+        return ProgramRecipe(("draw", self._P, kind), drawn, arguments, what=what)
 
     def pair_recipe(self, k: int, slot_bits: int, matrix: np.ndarray, count: Count) -> None:
         """None: the sums are taken in NumPy."""
@@ -144,17 +144,19 @@ class HostBackend:
     def piece_recipe(self, matrices: np.ndarray) -> None:
         """None: the sums are taken in NumPy."""
 
-    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
         """Of the program that draws hybrids."""
         return [self.recipe("list", coalitions=C)]
 
-    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+    def pair_mean_recipes(
+        self, kind: str, rows: int, n: int, donors: int, C: int
+    ) -> list[ProgramRecipe]:
         """Of the program that draws hybrids."""
         return [self.recipe(kind, coalitions=C)]
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[Answered]:
+    ) -> Iterator[HostOutputs]:
         """Score all rows of the stream; masks bool [at most `listed`, P], its list.
 
         scored: False gives the model's answers themselves.
@@ -170,7 +172,7 @@ class HostBackend:
                 continue
             piece, values = answered
             own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
-            yield Answered(piece, score(values, own).astype(np.float64, copy=False))
+            yield HostOutputs(piece, score(values, own).astype(np.float64, copy=False))
 
     @property
     def rows_per_call(self) -> int:
@@ -183,7 +185,7 @@ class HostBackend:
         pieces: Iterator[Any],
         whose: Whose,
         several: bool = False,
-    ) -> Iterator[Answered]:
+    ) -> Iterator[HostOutputs]:
         """The model's answers to the rows that `draw` makes of each piece; [rows, A].
 
         whose(slots of some rows): says whose they are, where the model raises. several: a piece
@@ -212,7 +214,7 @@ class HostBackend:
         stretch: list[Dispatch],
         sharing: Sharing,
         whose: Whose,
-    ) -> Iterator[Answered]:
+    ) -> Iterator[HostOutputs]:
         """Ask the distinct rows of all pieces, in as few calls as they take."""
         drawn = [draw(piece) for piece in stretch]
         parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, stretch, strict=True)]
@@ -225,7 +227,7 @@ class HostBackend:
         self.clock.padded_rows += len(rows) - len(asked)
         first = 0
         for piece in stretch:
-            yield Answered(piece, values[first : first + piece.rows])
+            yield HostOutputs(piece, values[first : first + piece.rows])
             first += piece.rows
 
     @property
@@ -252,7 +254,7 @@ class HostBackend:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pair_sums(
-        self, answers: Answered, k: int, matrix: np.ndarray, count: Count
+        self, answers: HostOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
         """As on the device, of whole blocks only; float64 [b, K, M + 3]."""
         rows, last = len(matrix), (1 << k) - 1
@@ -264,7 +266,7 @@ class HostBackend:
         return read
 
     def piece_sums(
-        self, answers: Answered, matrices: np.ndarray, high_bits: np.ndarray
+        self, answers: HostOutputs, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
         """As on the device, of whole blocks only; float64 [blocks, K, columns + 3]."""
 
@@ -278,14 +280,14 @@ class HostBackend:
         return lambda: sums
 
     def tables(
-        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
         parts = [self._held(pairs, question) for pairs, question in streams]
         values = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return tables_of_pairs(values, start, differs, streams[0][1].donor_weights)
 
-    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: GameQuery) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
         groups = host_group_means(
             self._held(stream, question), question.donor_weights, 1 << SLOT_BITS
@@ -293,14 +295,14 @@ class HostBackend:
         return groups.reshape(len(stream.instances), -1, groups.shape[-1])
 
     def pair_means(
-        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
         assert question.masks is not None
         values = self._held(pairs, question)
         return host_list_means(values, *places, question.masks, question.donor_weights)
 
-    def _held(self, stream: Stream, question: Question) -> np.ndarray:
+    def _held(self, stream: Stream, question: GameQuery) -> np.ndarray:
         """All answers of the stream; float64 [rows, K]."""
         parts = []
         for answers in self.answers(stream, question.x, question.masks):
@@ -309,11 +311,11 @@ class HostBackend:
             question.done(answers.piece.rows)
         return np.concatenate(parts)
 
-    def values(self, answers: Answered) -> np.ndarray:
+    def values(self, answers: HostOutputs) -> np.ndarray:
         """The answers themselves, float64 [rows, K]."""
         return answers.values
 
-    def any_bad(self, answers: Answered) -> bool:
+    def any_bad(self, answers: HostOutputs) -> bool:
         """Whether an answer is not finite, or a score does not keep its bounds."""
         kept = np.isfinite if self._score is None else self._score.kept
         return not kept(answers.values).all()
@@ -479,7 +481,7 @@ def named_rows(rows: Any) -> str:
     return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
 
 
-def host_backend(engine: Engine, most_rows: int, table: Table) -> HostBackend:
+def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
     K = engine.findings.outputs
     model, codes = engine.model, engine.replacement.codes

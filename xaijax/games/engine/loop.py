@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xaijax.games.engine.compiled import Clock, Recipe
+from xaijax.games.engine.compiled import Clock, ProgramRecipe
 from xaijax.games.engine.plan import Held
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 
 
-class Answers(Protocol):
+class TileOutputs(Protocol):
     """A piece of the stream with the model's answers, on the device or on the host."""
 
     @property
@@ -74,7 +74,7 @@ class Instances:
 
 
 @dataclass(frozen=True)
-class Question:
+class GameQuery:
     """What every question for v(S) brings along, beside its stream."""
 
     x: Instances
@@ -131,7 +131,7 @@ class Backend(Protocol):
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
-    ) -> Recipe:
+    ) -> ProgramRecipe:
         """Of the program that answers, or draws, slots of one kind; bits: of structured slots,
         coalitions: of the list that slots name.
         """
@@ -139,19 +139,21 @@ class Backend(Protocol):
 
     def pair_recipe(
         self, k: int, slot_bits: int, matrix: np.ndarray, count: Count
-    ) -> Recipe | None:
+    ) -> ProgramRecipe | None:
         """Of the program that `pair_sums` runs; None: there is none."""
         ...
 
-    def piece_recipe(self, matrices: np.ndarray) -> Recipe | None:
+    def piece_recipe(self, matrices: np.ndarray) -> ProgramRecipe | None:
         """Of the program that `piece_sums` runs; None: there is none."""
         ...
 
-    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[Recipe]:
+    def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
         """Of the programs that `stream_means` runs for a stream of so many rows."""
         ...
 
-    def pair_mean_recipes(self, kind: str, rows: int, n: int, donors: int, C: int) -> list[Recipe]:
+    def pair_mean_recipes(
+        self, kind: str, rows: int, n: int, donors: int, C: int
+    ) -> list[ProgramRecipe]:
         """Of the programs that `pair_means` runs for n instances and C coalitions."""
         ...
 
@@ -181,7 +183,7 @@ class Backend(Protocol):
         ...
 
     def tables(
-        self, streams: list[tuple[Pairs, Question]], start: np.ndarray, differs: np.ndarray
+        self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
         """v(S) of N instances over B donors: float64 [N, 2^P, K].
 
@@ -189,12 +191,12 @@ class Backend(Protocol):
         """
         ...
 
-    def stream_means(self, stream: ListedStream, question: Question) -> np.ndarray:
+    def stream_means(self, stream: ListedStream, question: GameQuery) -> np.ndarray:
         """v(S) of the stream's instances for a list of coalitions, float64 [N, C, K]."""
         ...
 
     def pair_means(
-        self, pairs: Pairs, question: Question, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """The same for pairs of which some answer their corners; places as in `list_means`."""
         ...

@@ -77,7 +77,7 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TilePlan:
     """The sizes of a run, fixed before its first dispatch."""
 
     tile: TileShape
@@ -124,7 +124,7 @@ def plan_sizes(
     weights: int | None = None,
     operations: float = 0.0,
     answers: int = 0,
-) -> Sizes:
+) -> TilePlan:
     """Choose tile and tiles per dispatch; a pure function of its arguments.
 
     operations: of the model for a row; 0: not known.
@@ -151,7 +151,7 @@ def plan_sizes(
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
     tiles = min(tiles, tiles_that_fit(rows, outputs, itemsize, memory))
     tiles = -(-tiles // devices) * devices
-    return Sizes(
+    return TilePlan(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
         rows_at_a_time(columns * itemsize, memory),

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from xaijax.core.once import once
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
@@ -95,7 +95,7 @@ def _made(engine: Engine, codes: np.ndarray) -> Values | None:
     codes_of = np.pad(rows[np.concatenate(firsts)], filled, mode="edge")
     own = np.pad(player[:, None] == players, filled)
     arguments = (params, codes_of, own)
-    recipe = Recipe(
+    recipe = ProgramRecipe(
         ("value table", structure),
         partial(value_table, structure.of),
         arguments,
@@ -133,7 +133,7 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
         return params, values.table, rows
 
     run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} whole rows"
-    recipe = Recipe(("whole", structure), run, arguments(0), what=what, ahead=1)
+    recipe = ProgramRecipe(("whole", structure), run, arguments(0), what=what, ahead=1)
     program = engine.compiled.program(recipe)
     parts: list[Any] = []
     for first in range(0, len(numbers), size):  # read while the next one runs

@@ -20,10 +20,10 @@ import numpy as np
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
 from xaijax.core.once import shapes_of
-from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, shape
+from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.plan import LEAST_DONORS, Sizes, bucket, capacity, tiles_that_fit
+from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.row_count import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
@@ -58,7 +58,7 @@ class Programs:
         apply: Callable[[Any, jax.Array], jax.Array],
         params: Any,
         compiled: Compiled,
-        sizes: Sizes,
+        sizes: TilePlan,
         players: np.ndarray | None,
         donors: np.ndarray,
         placement: Placement,
@@ -243,7 +243,7 @@ class Programs:
 
     def run_recipe(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
-    ) -> Recipe:
+    ) -> ProgramRecipe:
         """What that program is compiled of."""
         s, tile = self.sizes, self.shape(kind, scored, bits)
         known = None if bits is None else self._structure
@@ -285,7 +285,7 @@ class Programs:
             own,
             pairs,
         )
-        return Recipe(
+        return ProgramRecipe(
             ("run", kind, tile, score, known, self._in_blocks),
             run,
             arguments,
@@ -304,7 +304,7 @@ class Programs:
             return self.compiled.trace((IN_BLOCKS,), apply, self.params, rows)
         return self.compiled.trace(("model",), self._apply, self.params, rows, self._look)
 
-    def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> Recipe:
+    def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
         """Of the program that averages the structure's corners over donors; see `averaged`."""
         known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
@@ -312,9 +312,9 @@ class Programs:
         run = partial(mean_tables, known.of, head, score, kept, means, self.mesh)
         key = ("averaged", known, score, means)
         what = "a dispatch of averaged tables"
-        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
+        return ProgramRecipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
 
-    def listed_means(self, means: ListShape, arguments: tuple[Any, ...]) -> Recipe:
+    def listed_means(self, means: ListShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
         """Of the program that averages listed coalitions over donors; see `listed_means`."""
         known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
@@ -322,7 +322,7 @@ class Programs:
         run = partial(listed_means, known.of, hidden, score, kept, means, self.mesh)
         key = ("listed means", known, score, means)
         what = "a dispatch of listed coalitions"
-        return Recipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
+        return ProgramRecipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
 
     @property
     def structure(self) -> Structure:
@@ -337,11 +337,11 @@ class Programs:
 
     def reduction(
         self, key: str, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any
-    ) -> Recipe:
+    ) -> ProgramRecipe:
         """Of a reduction of (values, *arguments); split: which have the tile axis."""
         s = self.sizes
         dims = (s.tiles, s.tile.rows, s.tile.outputs)
         values = shape(self.split, *dims, dtype=s.tile.dtype)
         whole = over_tiles(function, self.mesh, (True, *split))
         what = "a sum of answers"
-        return Recipe((key,), whole, (values, *arguments), what=what, results=self.results)
+        return ProgramRecipe((key,), whole, (values, *arguments), what=what, results=self.results)

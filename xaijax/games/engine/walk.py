@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from xaijax.core.once import shapes_of
-from xaijax.games.engine.compiled import RAISE, Compiled, Recipe, columns, shape
+from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement, placed
 from xaijax.games.engine.plan import bucket
@@ -177,7 +177,7 @@ class WalkBackend:
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
 
-    def recipe(self, dtype: np.dtype) -> Recipe:
+    def recipe(self, dtype: np.dtype) -> ProgramRecipe:
         """What the program of a dispatch is compiled of."""
         structure, same, split = self._structure, self._same, self._split
         run = partial(walk_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
@@ -190,7 +190,7 @@ class WalkBackend:
             shape(split, self._mesh.size),
             shape(split, self.tiles, 2 + self.shape.instances),
         )
-        return Recipe(
+        return ProgramRecipe(
             ("walk", self.shape, structure),
             run,
             arguments,

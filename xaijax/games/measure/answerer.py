@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.measure.replacement.base import Replacement
-from xaijax.models.asking.comparison import COMPARED, Bridged, Comparison, answering
+from xaijax.models.asking.comparison import COMPARED, Bridged, TranslationCheck, answering
 from xaijax.models.base.outputs import refuse_codes
 from xaijax.models.model import Model
-from xaijax.tables.table import CodedTable, Table, Untranslatable
+from xaijax.tables.table import CodedTable, CodeTable, Untranslatable
 
 NOTHING, FIRST, ALL = range(3)
 
@@ -25,7 +25,7 @@ class Answerer:
 
     model: Model
     donors: Replacement
-    table: Table  # which knows the instances
+    table: CodeTable  # which knows the instances
     codes: np.ndarray  # of the instances, [N, C]
     compared: int  # NOTHING, the FIRST donors and instances, or ALL donors
 
@@ -64,7 +64,7 @@ def resolve(
         if every and isinstance(comparison, Bridged):
             comparison.compare_all(rows)
         return Answerer(model, donors, table, codes, compared)
-    assert isinstance(comparison, Comparison)
+    assert isinstance(comparison, TranslationCheck)
     labels, first = model.asks_labels, 0
     if compared == NOTHING:
         comparison.compare_first((donors.rows, rows), labels)

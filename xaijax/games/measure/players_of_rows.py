@@ -18,13 +18,13 @@ from xaijax.players.players import (
     players_from,
     players_numbered,
 )
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 from xaijax.tables.tree import Layout, difference
 from xaijax.tables.tree_table import TreeTable, by_leaves
 
 
 def players_of_rows(
-    players: Any, table: Table, names: Sequence[str] | None = None
+    players: Any, table: CodeTable, names: Sequence[str] | None = None
 ) -> Players | OwnPlayers:
     """Read the `players=` argument for rows of a table; names: [F], where others than its own.
 

@@ -241,7 +241,7 @@ class Within:
 
 
 @dataclass(frozen=True)
-class Column:
+class PositiveColumn:
     """The column of the positive class.
 
     A lone column s stands for it by `lone`: (0, 1) is s itself, (1, -1) is 1 - s, (0, -1) is -s.
@@ -281,7 +281,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Chances:
+class ClassProbabilities:
     """The vector of class probabilities; of a lone one p, (1 - p, p)."""
 
     classes: int | None = None  # None: not known

@@ -35,7 +35,7 @@ DISCRETISERS = {"quartile": (25, 50, 75), "decile": tuple(range(10, 100, 10))}
 
 
 @dataclass(frozen=True)
-class Column:
+class RuleColumn:
     """One column as rules see it."""
 
     place: int
@@ -175,7 +175,7 @@ def as_read(value: Any, single: bool) -> Any:
 class Bins:
     """All columns."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[RuleColumn, ...]
 
     def of(self, rows: Any) -> np.ndarray:
         """The bins of rows (array [M, F] or frame); int32 [M, F]."""
@@ -229,7 +229,7 @@ class Bins:
         return Bins(tuple(columns)), used
 
 
-def _interval(column: Column, low: Any, high: Any) -> tuple[float, float]:
+def _interval(column: RuleColumn, low: Any, high: Any) -> tuple[float, float]:
     if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (low, high)):
         raise InputTypeError(
             f"predicates: low and high of {column.name!r} must be numbers (inf where open), got "
@@ -244,7 +244,7 @@ def _interval(column: Column, low: Any, high: Any) -> tuple[float, float]:
     return as_read(float(low), column.single), as_read(float(high), column.single)
 
 
-def _members(column: Column, given: Any) -> tuple[Any, ...]:
+def _members(column: RuleColumn, given: Any) -> tuple[Any, ...]:
     listed = (
         [given] if isinstance(given, str) or not isinstance(given, tuple | list | set) else given
     )
@@ -305,7 +305,7 @@ def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins
         numbered = numeric or values.dtype.kind == "b"
         distinct = () if edges is not None else _distinct(values, numbered)
         own = {category_key(v, not numbered): text for v, text in called.get(j, {}).items()}
-        one = Column(j, name, edges, distinct, categorical, own or None, numeric=numbered)
+        one = RuleColumn(j, name, edges, distinct, categorical, own or None, numeric=numbered)
         around = None if edges is None else _around(edges, values)
         columns.append(replace(one, single=single, around=around, alike=_alike(one)))
     return Bins(tuple(columns))
@@ -320,7 +320,7 @@ def _distinct(values: np.ndarray, numbered: bool) -> tuple[Any, ...]:
 
 
 def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`Column.around`."""
+    """`RuleColumn.around`."""
     ordered = np.sort(values.astype(np.float64))
     ordered = np.r_[-np.inf, ordered[~np.isnan(ordered)], np.inf]
     above = np.searchsorted(ordered, edges, side="right")
@@ -329,7 +329,7 @@ def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.stack([ordered[above - 1], ordered[above], gap], axis=1)
 
 
-def _alike(column: Column) -> frozenset[str]:
+def _alike(column: RuleColumn) -> frozenset[str]:
     """Texts that several categories have. Raises InputError where one of them is a name."""
     if not column.names and column.numeric:
         return frozenset()

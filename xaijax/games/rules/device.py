@@ -12,14 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.compiled import RAISE, Recipe, shape
+from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.device import part_of_tile
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls
 from xaijax.games.run import GameRun
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects
 from xaijax_kernels.rules.pulls import PullShape, run_pulls
 
 # A round ends in a tile that is partly filled, and the last rounds are about few instances: with
@@ -50,7 +50,7 @@ class RuleDevice:
         return self._programs.sizes.tile.rows
 
     def bits(
-        self, space: Space, pool: Pool, subjects: Subjects, pulls: Pulls
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
     ) -> tuple[np.ndarray, int]:
         """(bits uint32 [M, ceil(p / 32)], the first pull of a tile with a bad answer or -1)."""
         programs, clock = self._programs, self._programs.compiled.clock
@@ -109,11 +109,13 @@ class RuleDevice:
             self._who = subjects, jax.device_put(full, self._programs.same)
         return self._who[1]
 
-    def _program(self, space: Space, pull: PullShape, T: int, pool: Any, who: Any, L: int) -> Any:
+    def _program(
+        self, space: PerturbationSpace, pull: PullShape, T: int, pool: Any, who: Any, L: int
+    ) -> Any:
         p = self._programs
         run = partial(run_pulls, p.traced(), self._score, space, pull, p.mesh)
         tiles = shape(p.split, p.mesh.size), shape(p.split, T, pull.pulls, L)
-        recipe = Recipe(
+        recipe = ProgramRecipe(
             ("pulls", space, pull, self._score),
             run,
             (p.params, pool, who, *tiles),

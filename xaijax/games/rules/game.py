@@ -27,7 +27,7 @@ from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
 from xaijax_kernels.rules.candidates import rule_keys
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
 MOST_FLAGS = 1 << 23  # draws whose pulls are made together
 BYTES_OF_DRAW = 32  # a place, a number on its way and in a pull, and flags
@@ -276,7 +276,7 @@ class RuleGame:
         """Donors that satisfy the rules; bool [Q, B]."""
         return self.cover.flags(self.cover.satisfied(instance, rules[:, None])[:, 0])
 
-    def _bits(self, space: Space, pool: Pool, some: pulls.Pulls) -> np.ndarray:
+    def _bits(self, space: PerturbationSpace, pool: Pool, some: pulls.Pulls) -> np.ndarray:
         loop = self.asker.loop(self.questions)
         bits, bad = loop.bits(space, pool, self._subjects, some)
         asked = int(some.used.sum())

@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.pulls import Pulls, packed
 from xaijax_kernels.engine.turns import counted
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, perturbed
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, perturbed
 
 
 @dataclass(frozen=True)
-class Piece:
+class PullChunk:
     """The pulls of one call, as the host loop takes a piece."""
 
     first_row: int
@@ -48,7 +48,7 @@ class RuleHost:
         return self._backend.rows_per_call
 
     def bits(
-        self, space: Space, pool: Pool, subjects: Subjects, pulls: Pulls
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
     ) -> tuple[np.ndarray, int]:
         """(bits uint32 [M, ceil(p / 32)], the first pull with a bad answer or -1)."""
         p, M = pulls.draws, len(pulls.header)
@@ -57,13 +57,13 @@ class RuleHost:
         draw = self._program(space, pool, subjects, G, p, pulls.header.shape[1])
         own = np.asarray(subjects.own, np.float64)
 
-        def drawn(piece: Piece) -> jax.Array:
+        def drawn(piece: PullChunk) -> jax.Array:
             full = np.repeat(piece.pulls[-1:], G, axis=0)
             full[: len(piece.pulls)] = piece.pulls
             return draw(pool, subjects, full)
 
         pieces = (
-            Piece(first * p, len(pulls.header[first : first + G]) * p, pulls.header[first:][:G])
+            PullChunk(first * p, len(pulls.header[first : first + G]) * p, pulls.header[first:][:G])
             for first in range(0, M, G)
         )
         parts, bad = [], -1
@@ -80,7 +80,9 @@ class RuleHost:
             parts.append(packed((scores > 0.5).reshape(-1, p)))
         return np.concatenate(parts), bad
 
-    def _program(self, space: Space, pool: Pool, subjects: Subjects, G: int, p: int, L: int) -> Any:
+    def _program(
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, G: int, p: int, L: int
+    ) -> Any:
         known = counted(jax.default_backend())  # the arguments are the host's
 
         def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
@@ -89,7 +91,7 @@ class RuleHost:
 
         subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
         arguments = (pool, subjects, jax.ShapeDtypeStruct((G, L), jnp.int32))
-        recipe = Recipe(("draw pulls", space, p), rows, arguments, what="a draw of pulls")
+        recipe = ProgramRecipe(("draw pulls", space, p), rows, arguments, what="a draw of pulls")
         return partial(_without_own, self._backend.compiled.program(recipe))
 
 

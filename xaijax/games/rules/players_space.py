@@ -26,7 +26,7 @@ from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import FloatTable, Table, read_by
+from xaijax.tables.table import CodeTable, FloatTable, read_by
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class PlayerSpace:
         return found[:, :-1] & self.present(first, len(own))
 
     def others(
-        self, table: Table, rows: Any, donors: np.ndarray, weights: np.ndarray
-    ) -> tuple[Table, Others]:
+        self, table: CodeTable, rows: Any, donors: np.ndarray, weights: np.ndarray
+    ) -> tuple[CodeTable, Others]:
         """(a table that knows all of them, what stands in for free players of these rows).
 
         table: that knows the rows and the donors [B, C], which have weights [B].

@@ -31,7 +31,7 @@ from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable, read_by
 from xaijax_kernels.rules.candidates import rule_keys
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, Subjects, keys_of
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
 ROWS = 1 << 15  # drawn together
 
@@ -237,7 +237,9 @@ class SampledGame:
         header = np.full((M, 5), -1, np.int32)
         header[:, 0], header[:, 1:3], header[:, 3] = who, 0, np.arange(M)
         pulls = Pulls(header, np.arange(M), np.ones(M, np.int64), 1)
-        bits, bad = self._loop.bits(Space(columns, "own", listed=True), pool, self._subjects, pulls)
+        bits, bad = self._loop.bits(
+            PerturbationSpace(columns, "own", listed=True), pool, self._subjects, pulls
+        )
         out = (bits[:, 0] & 1).astype(float)
         if bad >= 0:
             out[bad] = np.nan

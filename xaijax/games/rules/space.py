@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.core.errors import EnumerationLimitError
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.rules.bins import Bins
-from xaijax_kernels.rules.perturbed_rows import Pool, Space, alias_table
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, alias_table
 
 MOST_LISTED = 1 << 16  # draws of an exact average that has more draws than donors
 
@@ -121,13 +121,13 @@ class Perturbation:
         alone = self.KEEPS_OWN or (self.draws_in_bins and self.space("draws").weighted)
         return np.array([one.edges is not None and not alone for one in self.bins.columns], bool)
 
-    def space(self, search: str) -> Space:
+    def space(self, search: str) -> PerturbationSpace:
         """What the kernel draws; search: "exact", "table", or one that samples."""
         weighted = bool(np.ptp(self.weights) > 0)
         keeps = "bin" if self.draws_in_bins else "own"
         listed = search in ("exact", "table")
         F = len(self.bins.columns)
-        return Space(F, keeps, stays=self.STAYS, weighted=weighted, listed=listed)
+        return PerturbationSpace(F, keeps, stays=self.STAYS, weighted=weighted, listed=listed)
 
     def listed(self, search: str) -> tuple[np.ndarray, np.ndarray]:
         """(donor of each listed draw int32 [D], weights float64 [D] of sum 1)."""

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from xaijax.games.rules.space import MOST_LISTED, Perturbation
-from xaijax_kernels.rules.perturbed_rows import Space
+from xaijax_kernels.rules.perturbed_rows import PerturbationSpace
 
 
 class Row(Perturbation):
@@ -76,7 +76,7 @@ class Flip(_InBins):
         """B 2^F."""
         return self.B << len(self.bins.columns)
 
-    def space(self, search: str) -> Space:
+    def space(self, search: str) -> PerturbationSpace:
         """What the kernel draws: every mask of flips, or each column's flip by chance."""
         masks = search == "exact"
         takes = None if masks else min(round(self.flip_probability * 2**32), 2**32 - 1)
@@ -110,9 +110,9 @@ class Joint(Perturbation):
     def _most_rows(self) -> str:
         return f"{MOST_LISTED:,} ({math.isqrt(MOST_LISTED)} data rows, each beside each)"
 
-    def space(self, search: str) -> Space:
+    def space(self, search: str) -> PerturbationSpace:
         """What the kernel draws: kept columns of one donor, the others of another."""
-        return Space(len(self.bins.columns), "donor", listed=True)
+        return PerturbationSpace(len(self.bins.columns), "donor", listed=True)
 
     def _enumerated(self) -> tuple[np.ndarray, np.ndarray]:
         # Draw j B + i: kept columns of donor j, the others of donor i.

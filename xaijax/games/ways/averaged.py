@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.once import once, shapes_of
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
@@ -157,13 +157,13 @@ class Averaged:
         recipe = self._preparing()
         return jax.eval_shape(recipe.function, *recipe.arguments)
 
-    def _preparing(self) -> Recipe:
+    def _preparing(self) -> ProgramRecipe:
         """Of the program that makes it."""
         p, P = self._programs, self._P
         run = partial(prepared_rows, p.structure.of, P)
         arguments = (p.params, self._rows, p.players)
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
-        return Recipe(key, run, arguments, what=what, results=p.same)
+        return ProgramRecipe(key, run, arguments, what=what, results=p.same)
 
     @once
     def _make_donors(self) -> jax.Array:
@@ -257,11 +257,11 @@ class Averaged:
         tiles = [size * self._segments for size in sizes]
         return sum(-(-some // self._step(some)) for some in tiles)
 
-    def recipes(self) -> list[Recipe]:
+    def recipes(self) -> list[ProgramRecipe]:
         """Of all programs that instances run."""
         return [self.recipe(), *([self._preparing()] if self.shape.prepared else [])]
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> ProgramRecipe:
         """What the program of a dispatch is compiled of."""
         p = self._programs
         held = self._prepared if self.shape.prepared else self._rows

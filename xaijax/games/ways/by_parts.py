@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from xaijax.core.once import once, shapes_of
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
@@ -25,7 +25,7 @@ from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
-from xaijax.games.ways.listed import ByRows, Part
+from xaijax.games.ways.listed import ByRows, ListedChunk
 from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.listed import list_words
 from xaijax_kernels.engine.turns import platform_of
@@ -57,7 +57,9 @@ class ByParts:
         by = not few and isinstance(ask.backend(), DeviceBackend) and ask.may_structure()
         return np.full(n, by and ask.engine.known.adds)
 
-    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+    def of(
+        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
+    ) -> np.ndarray:
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P].
 
         An instance with a bad score is asked by rows, which name it.
@@ -70,11 +72,11 @@ class ByParts:
         ask.told(len(well) * B * C)
         if bad.any():
             by_rows, some = ByRows(ask), np.flatnonzero(bad)
-            own = Part(some, part.coalitions, part.donors, None)
+            own = ListedChunk(some, part.coalitions, part.donors, None)
             means[some] = by_rows.of(backend, rows[some], masks, own)
         return means
 
-    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
         """What `of` would ask for."""
         assert isinstance(backend, DeviceBackend)
         n, B = len(part.instances), len(part.donors)
@@ -168,13 +170,13 @@ class Listed:
         """Rows [R, F] as the program takes them."""
         return self._programs.compiled.run(self._parts(rows)) if self.shape.by_player else rows
 
-    def _parts(self, rows: Any) -> Recipe:
+    def _parts(self, rows: Any) -> ProgramRecipe:
         """Of the program that makes what each player of rows adds."""
         p = self._programs
         run = partial(player_parts, p.structure.of, self.shape.P)
         arguments = (p.params, rows, p.players)
         what = "what players add"
-        return Recipe(("player parts", p.structure, self.shape.P), run, arguments, what=what)
+        return ProgramRecipe(("player parts", p.structure, self.shape.P), run, arguments, what=what)
 
     def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
         """Put the sums of some instances into out [n, C, K], in the donors' order."""
@@ -212,14 +214,14 @@ class Listed:
         sizes = [step] * (n // step) + [n % step] * (n % step > 0)
         return sum(-(-len(self._work(size, C)) // self._tiles) for size in sizes)
 
-    def recipes(self, held: int, n: int) -> list[Recipe]:
+    def recipes(self, held: int, n: int) -> list[ProgramRecipe]:
         """Of all programs that lists of n instances run; held: as of `recipe`."""
         p, donors = self._programs, self.segments * self.shape.donors
         rows = (self._rows_of(n), donors) if self.shape.by_player else ()
         row = partial(shape_of, p.same, dtype=p.donors.dtype)
         return [self.recipe(held, n), *(self._parts(row(R, p.sizes.columns)) for R in rows)]
 
-    def recipe(self, held: int, n: int) -> Recipe:
+    def recipe(self, held: int, n: int) -> ProgramRecipe:
         """What the program of a dispatch is compiled of; held: coalitions of its list, for n
         instances.
         """

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.once import once
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, OfPlayers, OfSets, Stretch, Totals, Weights
-from xaijax_kernels.structures.base import Affine, Background, Form
+from xaijax_kernels.structures.base import Affine, Form, WeightedDonors
 from xaijax_kernels.structures.closed_forms import blocks
 
 Columns = Callable[[np.ndarray], np.ndarray]  # codes [n, F] -> what the layer reads of them [n, C]
@@ -96,12 +96,12 @@ def _made(engine: Engine, of: OfPlayers | OfSets) -> ClosedForm | None:
 
     def columns(codes: np.ndarray) -> np.ndarray:
         given = params, next(blocks(codes))[0]
-        recipe = Recipe(("columns", structure), read, given, what="the columns of a layer")
+        recipe = ProgramRecipe(("columns", structure), read, given, what="the columns of a layer")
         program = engine.compiled.program(recipe)
         return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in blocks(codes)])
 
     weights = engine.replacement.weights
-    background = Background(
+    background = WeightedDonors(
         columns(engine.replacement.codes),
         weights,
         known.of_columns(engine.code_players),

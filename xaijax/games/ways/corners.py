@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from xaijax.games.engine.compiled import Recipe
-from xaijax.games.engine.loop import Answers, Backend, Check, Done, Instances
+from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.loop import Backend, Check, Done, Instances, TileOutputs
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
@@ -65,7 +65,7 @@ class ByPairs:
             recipes += [self._sum_recipe(backend, size, slot_bits) for size in sizes]
         return Coming(asked.sum(axis=1), calls, [one for one in recipes if one is not None])
 
-    def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> Recipe | None:
+    def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> ProgramRecipe | None:
         """Of the program that sums pairs of k players that differ; None: there is none."""
         log2_rows, block = max(k, slot_bits), backend.rows_per_block
         if 1 << log2_rows <= block:
@@ -105,7 +105,7 @@ def pair_semivalues(
 def _start(
     backend: Backend,
     pairs: Pairs,
-    answers: Answers,
+    answers: TileOutputs,
     weights: Weights,
     totals: Totals,
     k: int,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.dispatch import THREADS, beside
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, head_of, values_of
@@ -191,7 +191,7 @@ def _asked(
         return engine.model.params, values.table, rows, *blocks
 
     name, what = (key, engine.structure, engine.score, K), "instances crossed with donors"
-    own, ahead = Recipe(name, run, arguments(0), what=what, ahead=THREADS), THREADS
+    own, ahead = ProgramRecipe(name, run, arguments(0), what=what, ahead=THREADS), THREADS
     try:
         program = engine.compiled.program(own)
     except MemoryPlanError:

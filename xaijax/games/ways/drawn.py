@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.player_values import Values, head_of, values_of
 from xaijax.games.run import GameRun
@@ -63,7 +63,7 @@ def drawn(
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
         arguments = (engine.model.params, of_rows, of_donors, *some, masks)
-        recipe = Recipe(key, run, arguments, what="drawn hybrids")
+        recipe = ProgramRecipe(key, run, arguments, what="drawn hybrids")
         scores, bad = engine.compiled.run(recipe)
         parts.append((scores, bad, count))
     ask.answered(total * L)

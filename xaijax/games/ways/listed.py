@@ -56,7 +56,7 @@ class WithWhole:
 
 
 @dataclass(frozen=True)
-class Part:
+class ListedChunk:
     """What is asked together of a list: these instances, coalitions and donors."""
 
     instances: np.ndarray  # int [n], which of those asked
@@ -82,11 +82,13 @@ class WayOfList(Protocol):
         """Which of n instances, by C coalitions at a time; bool [n]."""
         ...
 
-    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+    def of(
+        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
+    ) -> np.ndarray:
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ...
 
-    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
         """What `of` would ask for."""
         ...
 
@@ -105,7 +107,9 @@ class ByCorners:
             return np.zeros(n, bool)
         return corner_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
 
-    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+    def of(
+        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
+    ) -> np.ndarray:
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ask, differs, donors = self._ask, part.differs, part.donors
         assert differs is not None
@@ -121,7 +125,7 @@ class ByCorners:
         )
         return backend.pair_means(pairs, ask.question(pairs, rows, donors, backend, masks), places)
 
-    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
         """What `of` would ask for."""
         differs = part.differs
         assert differs is not None
@@ -147,7 +151,9 @@ class ByRows:
         """All of n instances."""
         return np.ones(n, bool)
 
-    def of(self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: Part) -> np.ndarray:
+    def of(
+        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
+    ) -> np.ndarray:
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ask, donors = self._ask, part.donors
         stream = ListedStream(
@@ -160,7 +166,7 @@ class ByRows:
         ask.counted(stream)
         return backend.stream_means(stream, ask.question(stream, rows, donors, backend, masks))
 
-    def coming(self, backend: Backend, C: int, part: Part) -> Coming:
+    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
         """What `of` would ask for."""
         n, B, slot = len(part.instances), len(part.donors), 1 << backend.slot_bits
         held = n * -(-C // slot) * slot * B
@@ -230,7 +236,7 @@ class ListOfCoalitions:
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
-    ) -> Iterator[tuple[WayOfList, Part]]:
+    ) -> Iterator[tuple[WayOfList, ListedChunk]]:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self.most // B // slot * slot)
@@ -250,7 +256,7 @@ class ListOfCoalitions:
                 for way, chosen in taken:
                     for i in range(0, len(chosen), together):
                         some = chosen[i : i + together]
-                        yield way, Part(some, slice(c, c + step), own, differs)
+                        yield way, ListedChunk(some, slice(c, c + step), own, differs)
 
 
 # One row for each coalition and donor, by the model itself.

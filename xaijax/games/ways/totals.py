@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from xaijax.games.engine.compiled import Recipe
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.loop import Backend
 from xaijax.players.interaction_index import InteractionIndex, derivative_weights
 from xaijax_kernels.engine.lattice import Pairs
@@ -237,4 +237,4 @@ class Coming:
 
     rows: np.ndarray  # int64 [n], model rows of each
     calls: int  # of the model, for all of them
-    recipes: list[Recipe] = field(default_factory=list)  # programs that they run
+    recipes: list[ProgramRecipe] = field(default_factory=list)  # programs that they run

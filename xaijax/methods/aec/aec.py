@@ -21,7 +21,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
-    Plan,
+    BootstrapPlan,
     errors,
     rank_shares,
     refuse_many,
@@ -33,8 +33,8 @@ from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
-from xaijax.methods.aec.rows import Chunks, Rows, Table, table_of, text_names
-from xaijax.methods.aec.survey import Survey, survey, tell
+from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
+from xaijax.methods.aec.survey import FirstPass, survey, tell
 from xaijax.methods.aec.target import TASKS
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
@@ -258,7 +258,7 @@ class AEC(BaseEstimator):
     def _fit(self, rows: Rows, started: float) -> None:
         found = survey(rows, self.task)
         labelled = found.target.classes is not None
-        if labelled and self.solver == "sklearn" and not isinstance(rows, Table):
+        if labelled and self.solver == "sklearn" and not isinstance(rows, InMemoryRows):
             raise InputError(
                 "solver='sklearn' needs all rows of a classification at once; say solver='newton' "
                 "for chunks."
@@ -318,11 +318,11 @@ class AEC(BaseEstimator):
             "seed": self.seed if self.bootstrap else None,
         }
 
-    def _target_slopes(self, rows: Rows, found: Survey) -> tuple[np.ndarray, LogisticFit | None]:
+    def _target_slopes(self, rows: Rows, found: FirstPass) -> tuple[np.ndarray, LogisticFit | None]:
         """b [K, F], or [1, F] of a regression or of two classes."""
         F = found.F
         if self.learner is not None:
-            assert isinstance(rows, Table)
+            assert isinstance(rows, InMemoryRows)
             weighted = rows.weights is not None or self.bootstrap is not None
             learner = learner_of(self.learner, weighted)
             scales = (found.mean, found.spread) if self.standardize else None
@@ -335,14 +335,14 @@ class AEC(BaseEstimator):
         return (b * found.spread if self.standardize else b)[None], None
 
     def _replicates(
-        self, rows: Rows, found: Survey, logistic: LogisticFit | None
+        self, rows: Rows, found: FirstPass, logistic: LogisticFit | None
     ) -> np.ndarray | None:
         """Effects of the replicates [S, K, F], None without bootstrap; tells of lost ones."""
         if self.bootstrap is None:
             return None
         learner = None if self.learner is None else learner_of(self.learner, True)
         draws = Draws(rows, found.moments.rows, self.seed)
-        plan = Plan(draws, found, self.standardize, self.decimals, logistic, learner)
+        plan = BootstrapPlan(draws, found, self.standardize, self.decimals, logistic, learner)
         tell_many(plan, self.bootstrap)
         replicates = replicate_effects(plan, self.bootstrap)
         lost = int(np.isnan(replicates).any(axis=(1, 2)).sum())
@@ -382,7 +382,7 @@ def meaning(standardize: bool) -> str:
 
 
 def explanation(
-    found: Survey,
+    found: FirstPass,
     effects: np.ndarray,  # [K', F] or [1, F]
     std_errors: np.ndarray | None,  # likewise
     correlation: np.ndarray,  # [F, F]

@@ -24,8 +24,8 @@ from xaijax.methods.aec.draws import PIECE, Draws
 from xaijax.methods.aec.learner import Learner
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.logistic import LogisticFit, over, penalties
-from xaijax.methods.aec.rows import Table
-from xaijax.methods.aec.survey import Survey, of_first
+from xaijax.methods.aec.rows import InMemoryRows
+from xaijax.methods.aec.survey import FirstPass, of_first
 from xaijax_kernels.collinearity.effects import effects, feature_slopes, ranks, sums_of_others
 from xaijax_kernels.collinearity.newton import newton, replicate_sums
 from xaijax_kernels.engine.memory import available_host_memory
@@ -38,11 +38,11 @@ SLICE = 2048  # rows whose products of columns are held at a time
 
 
 @dataclass(frozen=True)
-class Plan:
+class BootstrapPlan:
     """What is computed of each replicate."""
 
     draws: Draws
-    found: Survey
+    found: FirstPass
     standardize: bool
     decimals: int | None
     logistic: LogisticFit | None  # the full fit, where Newton starts; None: no logistic slopes
@@ -50,7 +50,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ReplicateMoments:
     """Moments of all replicates, in units of the full sample: u = (x - mean) / spread, y - mean."""
 
     products: np.ndarray  # [S, D, D], sums of products of deviations
@@ -60,7 +60,7 @@ class Moments:
     absent: np.ndarray  # bool [S, K'], whether the class, or all others, have no row
 
 
-def refuse_many(found: Survey, count: int) -> None:
+def refuse_many(found: FirstPass, count: int) -> None:
     """Raise MemoryPlanError where the effects of all replicates cannot be held."""
     held = (
         48 * count * max(1, len(found.target.positives)) * found.F
@@ -74,7 +74,7 @@ def refuse_many(found: Survey, count: int) -> None:
         )
 
 
-def tell_many(plan: Plan, count: int) -> None:
+def tell_many(plan: BootstrapPlan, count: int) -> None:
     """Warn of replicates that take more than about a minute, before they are drawn.
 
     One takes about 100 microseconds and 20 nanoseconds a number, eight times that where it is
@@ -89,7 +89,7 @@ def tell_many(plan: Plan, count: int) -> None:
         )
 
 
-def replicate_effects(plan: Plan, count: int) -> np.ndarray:
+def replicate_effects(plan: BootstrapPlan, count: int) -> np.ndarray:
     """Effects of all replicates, [count, K', F] ([count, 1, F] of a regression).
 
     NaN for a replicate in which a class has no row.
@@ -117,7 +117,7 @@ def rank_shares(replicates: np.ndarray) -> np.ndarray:
     return out
 
 
-def _batch(plan: Plan, replicates: np.ndarray) -> np.ndarray:
+def _batch(plan: BootstrapPlan, replicates: np.ndarray) -> np.ndarray:
     found, F = plan.found, plan.found.F
     moments = _moments(plan, replicates)
     units = found.spread[:, None] * found.spread
@@ -130,13 +130,15 @@ def _batch(plan: Plan, replicates: np.ndarray) -> np.ndarray:
     return np.where(moments.absent[:, :, None], np.nan, out)
 
 
-def _target_slopes(plan: Plan, replicates: np.ndarray, moments: Moments) -> np.ndarray:
+def _target_slopes(
+    plan: BootstrapPlan, replicates: np.ndarray, moments: ReplicateMoments
+) -> np.ndarray:
     """b [S, K', F]; standardised columns are so by each replicate's own mean and spread."""
     found, F = plan.found, plan.found.F
     unit = moments.spread if plan.standardize else 1 / found.spread
     if plan.learner is not None:
         table = plan.draws.rows
-        assert isinstance(table, Table)
+        assert isinstance(table, InMemoryRows)
         each = []
         for s, r in enumerate(replicates):
             mean = found.mean + found.spread * moments.mean[s, :F]
@@ -153,7 +155,7 @@ def _target_slopes(plan: Plan, replicates: np.ndarray, moments: Moments) -> np.n
     return beta * (unit[:, None] if plan.standardize else unit)
 
 
-def _moments(plan: Plan, replicates: np.ndarray) -> Moments:
+def _moments(plan: BootstrapPlan, replicates: np.ndarray) -> ReplicateMoments:
     found, F, S = plan.found, plan.found.F, len(replicates)
     numbers = found.target.classes is None
     D = F + numbers
@@ -192,7 +194,7 @@ def _moments(plan: Plan, replicates: np.ndarray) -> Moments:
     absent = (positives <= 0) | (weight[:, None] - positives <= 1e-9 * weight[:, None])
     if not len(classes):
         absent = np.zeros((S, 1), bool)
-    return Moments(products, mean, spread, constant, absent)
+    return ReplicateMoments(products, mean, spread, constant, absent)
 
 
 def _pairs(u: np.ndarray) -> np.ndarray:
@@ -217,7 +219,7 @@ _sums = jax.jit(replicate_sums)
 
 def replicate_slopes(
     draws: Draws,
-    found: Survey,
+    found: FirstPass,
     full: LogisticFit,
     replicates: np.ndarray,  # [S]
     spreads: np.ndarray | None,  # [S, F], by which the replicates' columns are standardised
@@ -254,7 +256,7 @@ def replicate_slopes(
 
 
 def _counted(
-    draws: Draws, found: Survey, replicates: np.ndarray, tables: list[ValueTable]
+    draws: Draws, found: FirstPass, replicates: np.ndarray, tables: list[ValueTable]
 ) -> list[Part]:
     """Returns the values [G, D] of each class, and the weights at each, [S, G, D]."""
     values = stacked(tables, 0)[0]
@@ -283,7 +285,7 @@ def _counted(
 
 
 def _weighted(
-    draws: Draws, found: Survey, replicates: np.ndarray, features: np.ndarray, k: int
+    draws: Draws, found: FirstPass, replicates: np.ndarray, features: np.ndarray, k: int
 ) -> Iterator[Part]:
     """Each piece of rows; R rounded up to a power of two, with weights 0."""
     for block, times in draws.pieces(replicates):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.methods.aec.rows import Table
+from xaijax.methods.aec.rows import InMemoryRows
 
 MOST = 4096  # distinct values in a table
 LOOKED_AT = 4096  # rows that tell whether a column that is not of whole numbers is worth sorting
@@ -26,7 +26,7 @@ class ValueTable:
 
 
 def value_table(
-    table: Table,
+    table: InMemoryRows,
     j: int,
     codes: np.ndarray,  # intp [M], places of the classes
     positives: tuple[int, ...],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.methods.aec.rows import Block, Rows, block_rows
+from xaijax.methods.aec.rows import RowBlock, Rows, block_rows
 
 PIECE = 8192  # rows drawn from together
 LARGEST_SEED = 1 << 128  # the generator's key
@@ -35,7 +35,7 @@ class Draws:
         left = self.count % piece
         return np.array([piece] * (self.count // piece) + [left] * (left > 0))
 
-    def pieces(self, replicates: np.ndarray) -> Iterator[tuple[Block, np.ndarray]]:
+    def pieces(self, replicates: np.ndarray) -> Iterator[tuple[RowBlock, np.ndarray]]:
         """Each piece of rows with its weights in the replicates, float64 [S, R]; one pass."""
         sizes, at = self.sizes, 0
         draws = [self._draws(int(r)) for r in replicates]
@@ -46,7 +46,7 @@ class Draws:
                 times = np.empty((len(replicates), int(sizes[at])))
                 for s, r in enumerate(replicates):
                     times[s] = self._times(int(r), at, int(sizes[at]), int(draws[s][at]))
-                part = Block(block.x[:, rows], block.y[rows], weights)
+                part = RowBlock(block.x[:, rows], block.y[rows], weights)
                 yield part, times if weights is None else times * weights
                 at += 1
 

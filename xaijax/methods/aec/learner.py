@@ -15,8 +15,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from xaijax.core import checks
 from xaijax.core.errors import InputTypeError, ModelOutputError
-from xaijax.methods.aec.rows import Table
-from xaijax.methods.aec.survey import Survey
+from xaijax.methods.aec.rows import InMemoryRows
+from xaijax.methods.aec.survey import FirstPass
 
 Learner = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], float]
 
@@ -55,8 +55,8 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
 
 def fit(
     learner: Learner,
-    table: Table,
-    found: Survey,
+    table: InMemoryRows,
+    found: FirstPass,
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     times: np.ndarray | None = None,
 ) -> np.ndarray:

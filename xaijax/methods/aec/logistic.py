@@ -21,8 +21,8 @@ from xaijax.core import checks
 from xaijax.core.threads import cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.distinct import ValueTable, stacked, value_table
-from xaijax.methods.aec.rows import Block, Rows, Table
-from xaijax.methods.aec.survey import Survey
+from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows
+from xaijax.methods.aec.survey import FirstPass
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
 
@@ -42,15 +42,15 @@ class LogisticFit:
     tables: list[ValueTable | None]  # [F], of the columns that are fitted
 
 
-def penalties(found: Survey, standardize: bool) -> np.ndarray:
+def penalties(found: FirstPass, standardize: bool) -> np.ndarray:
     """What b^2 / 2 is worth in units of the standardised slope beta = b * spread: 1 / spread^2."""
     return np.ones(found.F) if standardize else (1 / found.spread) ** 2
 
 
-def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFit:
+def fit(rows: Rows, found: FirstPass, solver: str, standardize: bool) -> LogisticFit:
     """The slopes of all features; warns of columns whose fit stopped before it converged."""
     tables: list[ValueTable | None] = [None] * found.F
-    if isinstance(rows, Table):
+    if isinstance(rows, InMemoryRows):
         rows = rows.by_column()
         codes = found.target.encode(rows.y)
         tables = [
@@ -58,7 +58,7 @@ def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFi
             for j in range(found.F)
         ]
     if solver == "sklearn":
-        assert isinstance(rows, Table)
+        assert isinstance(rows, InMemoryRows)
         fitted = _by_sklearn(rows, found, standardize, tables)
     else:
         fitted = _by_newton(rows, found, standardize, tables)
@@ -67,7 +67,7 @@ def fit(rows: Rows, found: Survey, solver: str, standardize: bool) -> LogisticFi
 
 
 def device_blocks(
-    rows: Rows, found: Survey, features: np.ndarray, k: int
+    rows: Rows, found: FirstPass, features: np.ndarray, k: int
 ) -> Callable[[], Iterator[tuple[Any, Any, Any]]]:
     """A function that starts a pass: x [G, R], total [R] and positive [R] on the device.
 
@@ -86,7 +86,7 @@ def device_blocks(
 
 
 def _by_newton(
-    rows: Rows, found: Survey, standardize: bool, tables: list[ValueTable | None]
+    rows: Rows, found: FirstPass, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
     F, positives = found.F, found.target.positives
     theta, penalty = np.zeros((len(positives), F, 2)), penalties(found, standardize)
@@ -115,7 +115,7 @@ def _by_newton(
 
 def over(
     parts: Callable[[], Iterable[Any]],
-    found: Survey,
+    found: FirstPass,
     features: np.ndarray,
     sums_of: Callable[..., Any] = _sums,
 ) -> Callable[[np.ndarray], np.ndarray]:
@@ -136,7 +136,7 @@ def over(
 
 
 def _from_sample(
-    rows: Rows, found: Survey, features: np.ndarray, k: int, penalty: np.ndarray
+    rows: Rows, found: FirstPass, features: np.ndarray, k: int, penalty: np.ndarray
 ) -> np.ndarray:
     """Where the passes over all rows start: the fit of some rows, whose passes cost little.
 
@@ -145,14 +145,14 @@ def _from_sample(
     start = np.zeros((len(features), 2))
     if found.moments.rows < 4 * SAMPLE:
         return start
-    if isinstance(rows, Table):
+    if isinstance(rows, InMemoryRows):
         step = found.moments.rows // SAMPLE
         weights = None if rows.weights is None else rows.weights[::step]
-        block = Block(np.asarray(rows.x[:, ::step], np.float64), rows.y[::step], weights)
+        block = RowBlock(np.asarray(rows.x[:, ::step], np.float64), rows.y[::step], weights)
     else:
         block = next(iter(rows.blocks()))
         weights = None if block.weights is None else block.weights[:SAMPLE]
-        block = Block(block.x[:, :SAMPLE], block.y[:SAMPLE], weights)
+        block = RowBlock(block.x[:, :SAMPLE], block.y[:SAMPLE], weights)
     placed = _padded(block, found, features, k)
     if placed[2].sum() in (0.0, placed[1].sum()):
         return start
@@ -162,7 +162,7 @@ def _from_sample(
 
 
 def _padded(
-    block: Block, found: Survey, features: np.ndarray, k: int
+    block: RowBlock, found: FirstPass, features: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """x [G, R], total [R] and positive [R] with R rounded up to a whole number of tiles."""
     size = len(block.y)
@@ -176,7 +176,7 @@ def _padded(
 
 
 def _by_sklearn(
-    table: Table, found: Survey, standardize: bool, tables: list[ValueTable | None]
+    table: InMemoryRows, found: FirstPass, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
     """One fit a column, on its distinct values where these are few, that stops as scikit-learn's.
 
@@ -223,7 +223,7 @@ def _by_sklearn(
 
 
 def _cases(
-    table: Table, values: ValueTable | None, j: int, at: int, of_class: np.ndarray
+    table: InMemoryRows, values: ValueTable | None, j: int, at: int, of_class: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """x, y (0 or 1) and weights of one fit: the rows, or each value with and without the class."""
     if values is None:
@@ -234,7 +234,7 @@ def _cases(
     return np.tile(values.values, 2)[some], y[some], weights[some]
 
 
-def _named(found: Survey, j: int, k: int) -> str:
+def _named(found: FirstPass, j: int, k: int) -> str:
     """Column j, with the class k where each of several has a fit."""
     classes = found.target.classes
     if classes is None or len(classes) == 2:
@@ -242,7 +242,7 @@ def _named(found: Survey, j: int, k: int) -> str:
     return f"{found.names[j]!r} for class {classes[k]}"
 
 
-def _tell(stuck: np.ndarray, found: Survey, what: str) -> None:
+def _tell(stuck: np.ndarray, found: FirstPass, what: str) -> None:
     if stuck.any():
         names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
         checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")

@@ -23,7 +23,7 @@ LARGEST = 1e100  # weight: it leaves squares of deviations 200 of the 308 powers
 FILL = "Fill it or drop the rows first."
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows, column by column."""
 
     x: np.ndarray  # float64 [F, R]
@@ -41,7 +41,7 @@ def block_rows(features: int) -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class InMemoryRows:
     """Rows in memory, or in a memory map; an array is read where it is, block by block."""
 
     names: tuple[str, ...]
@@ -50,19 +50,19 @@ class Table:
     weights: np.ndarray | None  # float64 [M], positive
     in_memory: bool = True  # False for a memory map: its blocks are not kept
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Every row once."""
         step = block_rows(len(self.names))
         for first in range(0, len(self.y), step):
             yield self.part(first, first + step)
 
-    def part(self, first: int, last: int) -> Block:
+    def part(self, first: int, last: int) -> RowBlock:
         """Rows first to last - 1."""
         rows = slice(first, last)
         weights = None if self.weights is None else self.weights[rows]
-        return Block(_doubles(self.x[:, rows]), self.y[rows], weights)
+        return RowBlock(_doubles(self.x[:, rows]), self.y[rows], weights)
 
-    def by_column(self) -> Table:
+    def by_column(self) -> InMemoryRows:
         """The same with each column's values side by side, for work column by column."""
         return replace(self, x=_doubles(self.x)) if self.in_memory else self
 
@@ -86,10 +86,10 @@ class Chunks:
         self.names = first.names
         self._rows: int | None = None
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Every row once; InputError where a later pass has another number of rows."""
         step, rows = block_rows(len(self.names)), 0
-        parts: list[Block] = []
+        parts: list[RowBlock] = []
         for table in self._read():
             first = 0
             while first < len(table.y):
@@ -110,7 +110,7 @@ class Chunks:
             )
         self._rows = rows
 
-    def _read(self) -> Iterator[Table]:
+    def _read(self) -> Iterator[InMemoryRows]:
         names = None
         given = self._chunks()
         if not isinstance(given, Iterable):
@@ -146,7 +146,7 @@ class Chunks:
             )
 
 
-Rows: TypeAlias = Table | Chunks  # what AEC asks; each call of `blocks` is one pass
+Rows: TypeAlias = InMemoryRows | Chunks  # what AEC asks; each call of `blocks` is one pass
 
 
 def text_names(X: Any) -> tuple[str, ...] | None:
@@ -164,7 +164,7 @@ def table_of(
     expected: tuple[str, ...] | None = None,
     where: str = "",
     least: int = 2,
-) -> Table:
+) -> InMemoryRows:
     """Check X, y and weights and read them. Rows of weight 0 are left out: they say nothing.
 
     Raises:
@@ -201,7 +201,7 @@ def table_of(
         if not where and not kept.any():
             raise InputError("sample_weight is zero for all rows; at least 2 must be positive.")
         x, target, weights = np.ascontiguousarray(x[:, kept], float), target[kept], weights[kept]
-    return Table(names, x, target, weights, not isinstance(X, np.memmap))
+    return InMemoryRows(names, x, target, weights, not isinstance(X, np.memmap))
 
 
 def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
@@ -295,7 +295,7 @@ def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
     return lambda: chunks
 
 
-def _joined(parts: list[Block]) -> Block:
+def _joined(parts: list[RowBlock]) -> RowBlock:
     """Several parts as one block."""
     if len(parts) == 1:
         return parts[0]
@@ -304,7 +304,7 @@ def _joined(parts: list[Block]) -> Block:
         ones = [np.ones(len(t.y)) if t.weights is None else t.weights for t in parts]
         weights = np.concatenate(ones)
     x = np.concatenate([one.x for one in parts], axis=1)
-    return Block(x, np.concatenate([one.y for one in parts]), weights)
+    return RowBlock(x, np.concatenate([one.y for one in parts]), weights)
 
 
 def _doubles(x: np.ndarray) -> np.ndarray:

@@ -13,14 +13,14 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.forks import before_jax
 from xaijax.methods.aec.rows import Rows
-from xaijax.methods.aec.target import Distinct, Target
+from xaijax.methods.aec.target import DistinctTargets, Target
 from xaijax_kernels.collinearity.moments import Moments, block_moments, merge
 
 FAR_APART = 100  # times, between column scales, from which on a warning is given
 
 
 @dataclass(frozen=True)
-class Survey:
+class FirstPass:
     """What the first pass found."""
 
     names: tuple[str, ...]  # [F]
@@ -54,7 +54,7 @@ class Survey:
         return self.moments.mean[: self.F]
 
 
-def survey(rows: Rows, task: str) -> Survey:
+def survey(rows: Rows, task: str) -> FirstPass:
     """Read all rows once.
 
     Raises:
@@ -62,7 +62,7 @@ def survey(rows: Rows, task: str) -> Survey:
         InputTypeError: labels where numbers are needed.
     """
     before_jax()
-    F, distinct = len(rows.names), Distinct(task)
+    F, distinct = len(rows.names), DistinctTargets(task)
     moments, first = None, np.zeros(F, np.intp)
     with np.errstate(over="ignore", invalid="ignore"):  # looked at below
         for block in rows.blocks():
@@ -89,7 +89,7 @@ def survey(rows: Rows, task: str) -> Survey:
             "Rescale the columns (multiply by a power of ten)."
         )
     spread = np.where(constant, 1.0, np.sqrt(squares / moments.weight))
-    return Survey(tuple(rows.names), moments, target, constant, spread, first)
+    return FirstPass(tuple(rows.names), moments, target, constant, spread, first)
 
 
 def _shared(moments: Moments, first: np.ndarray) -> Moments:
@@ -99,7 +99,7 @@ def _shared(moments: Moments, first: np.ndarray) -> Moments:
     return moments._replace(mean=moments.mean[places], products=of_first(moments.products, places))
 
 
-def tell(found: Survey, standardize: bool) -> None:
+def tell(found: FirstPass, standardize: bool) -> None:
     """Warn of constant columns, by name, and of scales that are far apart."""
     if found.constant.any():
         names = [found.names[j] for j in np.flatnonzero(found.constant)]

@@ -37,7 +37,7 @@ class Target:
         return np.searchsorted(self.classes, y)
 
 
-class Distinct:
+class DistinctTargets:
     """The distinct values of y, collected block by block, as far as the task needs them."""
 
     def __init__(self, task: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.methods.amortized.bounds import fewest_judges
-from xaijax.methods.amortized.learning import Recipe
+from xaijax.methods.amortized.learning import TrainingRecipe
 
 SHARE = 10  # one row in so many is kept from training, to watch it by
 MOST_WATCHED = 5_000  # rows at most
@@ -18,7 +18,7 @@ LEAST = 20  # rows beside the judge's
 
 
 @dataclass(frozen=True)
-class Split:
+class RowSplit:
     """Places of rows, int64 each; together all of them, each once."""
 
     training: np.ndarray
@@ -32,9 +32,9 @@ def read_hidden(hidden: Any) -> tuple[int, ...]:
     return tuple(checks.whole_number(one, "hidden") for one in widths)
 
 
-def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> Recipe:
+def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> TrainingRecipe:
     """How the network is trained."""
-    return Recipe(
+    return TrainingRecipe(
         checks.whole_number(steps, "steps"),
         checks.whole_number(batch, "batch"),
         checks.positive(learning_rate, "learning_rate"),
@@ -42,7 +42,7 @@ def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> Recipe
     )
 
 
-def read_split(N: int, judge: Any, confidence: float, seed: int) -> Split:
+def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     """Which of N rows judge, watch and train, drawn by the seed."""
     judges = checks.whole_number(judge, "judge")
     fewest = fewest_judges(confidence)
@@ -59,7 +59,7 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> Split:
         )
     order = np.random.default_rng([seed, 0]).permutation(N)
     watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)
-    return Split(order[watched:], order[judges:watched], order[:judges])
+    return RowSplit(order[watched:], order[judges:watched], order[:judges])
 
 
 def read_share(fallback: Any) -> float:

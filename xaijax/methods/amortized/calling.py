@@ -15,9 +15,9 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.typing import Progress
 from xaijax.methods.amortized.bounds import difficulty
-from xaijax.methods.amortized.fitted import Fitted
+from xaijax.methods.amortized.fitted import FittedNetwork
 from xaijax.methods.amortized.predictor import Predictor
-from xaijax.methods.amortized.questions import Labels, Question, count_of, rows_at, rows_between
+from xaijax.methods.amortized.questions import Labels, Teacher, count_of, rows_at, rows_between
 from xaijax.methods.progress import progress_bar
 from xaijax.results.top import half_widths_together
 
@@ -27,7 +27,7 @@ OF_ROWS = {"dof": np.inf, "coalitions": 0, "pairs": 0, "whole_pairs": 0, "certai
 
 
 @dataclass(frozen=True)
-class Answered:
+class AmortizedValues:
     """The values of N rows."""
 
     values: np.ndarray  # float64 [N, P, K]
@@ -44,13 +44,13 @@ class Answered:
 
 
 def answered(
-    question: Question,
-    fitted: Fitted,
+    question: Teacher,
+    fitted: FittedNetwork,
     predictor: Predictor,
     rows: Any,
     share: float,
     progress: Progress,
-) -> Answered:
+) -> AmortizedValues:
     """The values of rows as they were read; share: of those that the explainer answers."""
     started = time.perf_counter()
     with progress_bar(progress, count_of(rows), "rows by the network") as bar:
@@ -62,7 +62,7 @@ def answered(
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
     if len(worst) == 0:
         _warn_outside(outside, sent, share)
-        return Answered(values, full, bounds, outside, errors, sent, exact, N, (here, 0.0))
+        return AmortizedValues(values, full, bounds, outside, errors, sent, exact, N, (here, 0.0))
     labels = question.explained(rows_at(rows, worst), progress)
     values[worst], sent[worst] = labels.values, True
     _warn_outside(outside, sent, share)
@@ -75,7 +75,9 @@ def answered(
     seconds = here, labels.seconds
     asked = N + labels.model_rows
     drawn = _drawn(found.stats, sent)
-    return Answered(values, full, bounds, outside, errors, sent, exact, asked, seconds, drawn)
+    return AmortizedValues(
+        values, full, bounds, outside, errors, sent, exact, asked, seconds, drawn
+    )
 
 
 def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:
@@ -89,8 +91,8 @@ def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:
 
 
 def _by_network(
-    question: Question,
-    fitted: Fitted,
+    question: Teacher,
+    fitted: FittedNetwork,
     predictor: Predictor,
     rows: Any,
     done: Callable[[int], object],

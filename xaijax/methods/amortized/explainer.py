@@ -25,7 +25,7 @@ from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows
 from xaijax.methods.amortized import files, networks, record
 from xaijax.methods.amortized.arguments import (
-    Split,
+    RowSplit,
     read_hidden,
     read_recipe,
     read_share,
@@ -33,13 +33,13 @@ from xaijax.methods.amortized.arguments import (
 )
 from xaijax.methods.amortized.bounds import difficulty, difficulty_line, errors_of, quantile
 from xaijax.methods.amortized.calling import answered
-from xaijax.methods.amortized.fitted import Cost, Fitted
+from xaijax.methods.amortized.fitted import Cost, FittedNetwork
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.learning import Lesson, Recipe, learn
+from xaijax.methods.amortized.learning import Lesson, TrainingRecipe, learn
 from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import (
     Labels,
-    Question,
+    Teacher,
     count_of,
     refuse_other,
     rows_at,
@@ -119,8 +119,8 @@ class AmortizedExplainer:
         self.hidden = read_hidden(hidden)
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.network = None if network is None else model_of(network, "network")
-        self._question: Question | None = Question(explainer)
-        self._fitted: Fitted | None = None
+        self._question: Teacher | None = Teacher(explainer)
+        self._fitted: FittedNetwork | None = None
         self._predictor: Predictor | None = None
         self._so_far = 0
         self._sweep: int | None = None  # rows of the sweep that its calls are parts of
@@ -177,12 +177,12 @@ class AmortizedExplainer:
         question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
         recipe = read_recipe(steps, batch, learning_rate, self.seed)
-        judges = question.best() if judge_by is None else Question(judge_by)
+        judges = question.best() if judge_by is None else Teacher(judge_by)
         rows = question.read(X)
         split = read_split(count_of(rows), judge, level, self.seed)
         if judge_by is not None:
             refuse_other(question.fingerprint(), question.base(), np.ones(1), judges)
-        asked = Asked(question, judges, self.hidden, self.network, recipe, level, progress)
+        asked = FitArguments(question, judges, self.hidden, self.network, recipe, level, progress)
         self._fitted, self._predictor = fitted(asked, rows, split)
         self._so_far = 0
         return self
@@ -270,7 +270,7 @@ class AmortizedExplainer:
             InputError: an explainer of another question; models are told apart by their programs
                 and parameters where these can be read, else by the base value.
         """
-        found, question = self._known(), Question(explainer)
+        found, question = self._known(), Teacher(explainer)
         refuse_other(found.fingerprint, found.base, found.known[1], question)
         own = self.network if network is None else network
         out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
@@ -312,7 +312,7 @@ class AmortizedExplainer:
     def _anew(self, explainer: Explainer) -> AmortizedExplainer:
         """A copy that asks an explainer made of the same arguments."""
         made = copy.copy(self)
-        made._question = Question(explainer)
+        made._question = Teacher(explainer)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -323,9 +323,9 @@ class AmortizedExplainer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         explainer = state.pop("explainer")
         vars(self).update(state)
-        self._question = None if explainer is None else Question(explainer)
+        self._question = None if explainer is None else Teacher(explainer)
 
-    def _known(self) -> Fitted:
+    def _known(self) -> FittedNetwork:
         if self._fitted is None:
             raise InputError(
                 "this AmortizedExplainer is not fitted, and has learned nothing yet. Say "
@@ -333,7 +333,7 @@ class AmortizedExplainer:
             )
         return self._fitted
 
-    def _asked(self) -> Question:
+    def _asked(self) -> Teacher:
         if self._question is None:
             raise InputError(
                 "this AmortizedExplainer comes from a file, which holds no model; f(x) is needed "
@@ -385,19 +385,19 @@ PIECE = 1 << 14  # rows by which the network is timed, at most
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitArguments:
     """What is fitted, by which arguments."""
 
-    question: Question
-    judge: Question  # who explains the judge's rows
+    question: Teacher
+    judge: Teacher  # who explains the judge's rows
     hidden: tuple[int, ...]
     network: Any  # a Model of the user's own, or None
-    recipe: Recipe
+    recipe: TrainingRecipe
     confidence: float
     progress: Progress
 
 
-def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
+def fitted(asked: FitArguments, rows: Any, split: RowSplit) -> tuple[FittedNetwork, Predictor]:
     """(what was learned of rows as they were read, the network as a function)."""
     question = asked.question
     learned = np.concatenate([split.training, split.validation])
@@ -421,7 +421,7 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
     found, height = predictor.of(params, line, judges.read, judges.full)
     errors = errors_of(found, judges.values)
     network = asked.network
-    return Fitted(
+    return FittedNetwork(
         inputs=inputs,
         hidden=asked.hidden if network is None else None,
         leaves=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(params)),
@@ -455,11 +455,13 @@ def fitted(asked: Asked, rows: Any, split: Split) -> tuple[Fitted, Predictor]:
     ), predictor
 
 
-def _lesson(question: Question, inputs: Inputs, rows: Any, labels: Labels) -> Lesson:
+def _lesson(question: Teacher, inputs: Inputs, rows: Any, labels: Labels) -> Lesson:
     return Lesson(inputs.read(rows), question.answers(rows), labels.values)
 
 
-def predictor_of(inputs: Inputs, asked: Asked, base: np.ndarray, training: Lesson) -> Predictor:
+def predictor_of(
+    inputs: Inputs, asked: FitArguments, base: np.ndarray, training: Lesson
+) -> Predictor:
     """The network that is trained, of outputs in units of the training rows' values."""
     centre = training.values.mean(axis=0)  # [P, K]
     spread = (training.values - centre).std(axis=(0, 1))  # [K]
@@ -507,7 +509,7 @@ def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
     }
 
 
-def _seconds_of_explaining(question: Question, rows: Any) -> float:
+def _seconds_of_explaining(question: Teacher, rows: Any) -> float:
     """Returns the seconds of one row in one call of the explainer, after compilation.
 
     Not by the labels: these are made in groups, and with all that is done once. More rows are
@@ -526,7 +528,7 @@ def _seconds_of_explaining(question: Question, rows: Any) -> float:
 
 
 def _seconds_of_use(
-    question: Question, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
+    question: Teacher, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
 ) -> float:
     """The same by the network, with f(x)."""
     rows = rows_between(rows, slice(0, min(count_of(rows), PIECE)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.methods.amortized.fitted import Cost, Fitted
+from xaijax.methods.amortized.fitted import Cost, FittedNetwork
 from xaijax.methods.amortized.inputs import Inputs
 from xaijax.results.files import npz
 from xaijax.results.fingerprint import Fingerprint
@@ -20,7 +20,9 @@ FORMAT = "xaijax.AmortizedExplainer"
 ASKED = ("players", "columns", "shape")  # of "marks"
 
 
-def write(path: str | os.PathLike[str], fitted: Fitted, hidden: tuple[int, ...], seed: int) -> None:
+def write(
+    path: str | os.PathLike[str], fitted: FittedNetwork, hidden: tuple[int, ...], seed: int
+) -> None:
     """One file of what was learned."""
     fields = _plain(fitted)
     fields |= {
@@ -35,14 +37,14 @@ def write(path: str | os.PathLike[str], fitted: Fitted, hidden: tuple[int, ...],
     npz.write(path, fields, FORMAT)
 
 
-def read(state: dict[str, Any]) -> tuple[Fitted, tuple[int, ...], int]:
+def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
     """(what was learned, widths, seed) of the fields of a file."""
     hidden, seed = tuple(state.pop("widths")), int(state.pop("seed"))
     inputs, cost = Inputs(**state.pop("inputs")), Cost(**state.pop("cost"))
     marks = state.pop("marks")
     model = () if marks["model"] is None else (marks["model"],)
     asked = Fingerprint({name: marks[name] for name in ASKED}, marks["donors"], model)
-    found = Fitted(inputs=inputs, cost=cost, fingerprint=asked, **state)
+    found = FittedNetwork(inputs=inputs, cost=cost, fingerprint=asked, **state)
     if not all(isinstance(leaf, np.ndarray) for leaf in found.leaves):
         raise ValueError("leaves that are no arrays")
     widths = tuple(leaf.shape[-1] for leaf in found.leaves[:-2:2])

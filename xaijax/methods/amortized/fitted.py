@@ -37,7 +37,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedNetwork:
     """The network's numbers, those of its bounds, and how good they were on judge rows."""
 
     inputs: Inputs

@@ -26,7 +26,7 @@ WARM = 0.05  # share of the steps in which the rate rises from 0; then it falls 
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How a network is trained."""
 
     steps: int
@@ -65,7 +65,7 @@ def learn(
     predictor: Predictor,
     training: Lesson,
     validation: Lesson,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     stepped: Callable[[int], object],
 ) -> tuple[Any, int]:
     """(the parameters of the smallest validation error, the steps after which they were met)."""
@@ -114,7 +114,7 @@ def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
     return error if np.isfinite(error) else np.inf
 
 
-def _batches(n: int, recipe: Recipe) -> list[np.ndarray]:
+def _batches(n: int, recipe: TrainingRecipe) -> list[np.ndarray]:
     """Places of the rows of each step, int32 [steps of a check, rows]: all rows in every epoch."""
     rng = np.random.default_rng([recipe.seed, 2])
     size = min(recipe.batch, n)

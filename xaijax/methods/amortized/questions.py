@@ -16,7 +16,7 @@ from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import Choice, tell_long, tell_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, tell_long, tell_unmet
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.progress import progress_bar
@@ -30,7 +30,7 @@ from xaijax.tables.table import MappedRows
 NEAR = 1e-5  # of base values, relative to their size: float32 sums in another order
 
 
-class Question:
+class Teacher:
     """An explainer as the network's teacher: it may be asked about whole rows at any time."""
 
     def __init__(self, explainer: Explainer) -> None:
@@ -116,13 +116,13 @@ class Question:
         }
         return replace(asked, question=question)
 
-    def best(self) -> Question:
+    def best(self) -> Teacher:
         """The same question answered as well as "auto" can: for rows that judge."""
         own = self.explainer
         if own.budget is None and own.tolerance is None and own.estimator in ("exact", "auto"):
             return self
         given = made_of(own) | {"estimator": "auto", "budget": None, "tolerance": None}
-        return Question(Explainer(**given))
+        return Teacher(Explainer(**given))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Labels:
 
 
 def refuse_other(
-    known: Fingerprint, base: np.ndarray, spread: np.ndarray, question: Question
+    known: Fingerprint, base: np.ndarray, spread: np.ndarray, question: Teacher
 ) -> None:
     """Raises InputError for an explainer of another question than what was learned.
 
@@ -226,7 +226,9 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     return explanation(explainer, X, rows, game, choice, answer, before, seconds)
 
 
-def _answer(explainer: Explainer, game: GameRun, choice: Choice, seed: int) -> InstanceValues:
+def _answer(
+    explainer: Explainer, game: GameRun, choice: EstimatorChoice, seed: int
+) -> InstanceValues:
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))

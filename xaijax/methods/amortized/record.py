@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.methods.amortized.calling import Answered
-from xaijax.methods.amortized.fitted import Fitted
-from xaijax.methods.amortized.questions import Question
+from xaijax.methods.amortized.calling import AmortizedValues
+from xaijax.methods.amortized.fitted import FittedNetwork
+from xaijax.methods.amortized.questions import Teacher
 from xaijax.methods.fingerprint import functions_of
 from xaijax.methods.record import VERSIONS, instances, numbers
 from xaijax.results.explanation import Explanation
@@ -22,11 +22,11 @@ ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of th
 
 
 def explanation(
-    question: Question,
-    fitted: Fitted,
+    question: Teacher,
+    fitted: FittedNetwork,
     X: Any,
     rows: Any,
-    answered: Answered,
+    answered: AmortizedValues,
     share: float,
     so_far: int,
     seed: int,
@@ -55,25 +55,25 @@ def explanation(
     )
 
 
-def fingerprint(fitted: Fitted) -> Fingerprint:
+def fingerprint(fitted: FittedNetwork) -> Fingerprint:
     """Returns the fingerprint of all explanations by what was learned."""
     own = {"feature_names": fitted.fingerprint.question["players"], "output_names": fitted.outputs}
     return fingerprint_of(_digests(fitted), _facts(fitted), **own, kind="amortized")
 
 
-def _facts(fitted: Fitted) -> dict[str, Any]:
+def _facts(fitted: FittedNetwork) -> dict[str, Any]:
     return {**fitted.facts, "method": "AmortizedExplainer"}
 
 
-def _digests(fitted: Fitted) -> dict[str, str | None]:
+def _digests(fitted: FittedNetwork) -> dict[str, str | None]:
     learned = fitted.fingerprint
     return {"fingerprint": learned.rows, "model_fingerprint": next(iter(learned.model), None)}
 
 
 def _stats(
-    question: Question,
-    fitted: Fitted,
-    answered: Answered,
+    question: Teacher,
+    fitted: FittedNetwork,
+    answered: AmortizedValues,
     base: np.ndarray,
     share: float,
     so_far: int,
@@ -107,7 +107,7 @@ def _stats(
     }
 
 
-def _efficiency(base: np.ndarray, answered: Answered) -> tuple[np.ndarray, np.ndarray]:
+def _efficiency(base: np.ndarray, answered: AmortizedValues) -> tuple[np.ndarray, np.ndarray]:
     """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output, [N] each.
 
     The network's sums are set right in float64: P + 1 sums of at most the size of all values, with
@@ -120,7 +120,7 @@ def _efficiency(base: np.ndarray, answered: Answered) -> tuple[np.ndarray, np.nd
     return residual, ROUNDINGS * (values.shape[1] + 1) * unit * size
 
 
-def warn_below(fitted: Fitted, share: float, so_far: int) -> None:
+def warn_below(fitted: FittedNetwork, share: float, so_far: int) -> None:
     """Warn where the explainer itself would have been faster for all rows so far."""
     needed = fitted.cost.break_even(share)
     if so_far >= needed:

@@ -9,8 +9,8 @@ from typing import Any
 from xaijax.core.errors import InputError
 from xaijax.games.refuse import tell_long_run
 from xaijax.games.rules.space import Perturbation
-from xaijax.methods.anchors.problem import Problem
-from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.problem import AnchorProblem
+from xaijax.methods.anchors.settings import SearchSettings
 
 SEARCHES = ("auto", "exact", "table", "kl-lucb", "sar")
 # What a KL-LUCB search draws for each rule that an exact search looks at, both at the default
@@ -24,35 +24,37 @@ OF_A_DRAW, OF_A_DRAWN_COLUMN = 690, 30
 
 
 @dataclass(frozen=True)
-class Choice:
+class SearchChoice:
     """A search and why."""
 
     search: str
     reason: str
 
 
-def auto_search(space: Perturbation | None, model: Any) -> Choice:
+def auto_search(space: Perturbation | None, model: Any) -> SearchChoice:
     """What "auto" is; space None: players, or a person's own sampler."""
     if space is None:
-        return Choice("kl-lucb", "draws of whole players, or by a sampler, are no list")
+        return SearchChoice("kl-lucb", "draws of whole players, or by a sampler, are no list")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
         rows = f"{space.rows_of_rule:,} rows a rule"
-        return Choice("kl-lucb", f"an exact average over perturbation={space.NAME!r} has {rows}")
+        return SearchChoice(
+            "kl-lucb", f"an exact average over perturbation={space.NAME!r} has {rows}"
+        )
     if space.ASKS_DATA:
-        return Choice("exact", "it asks the data rows once, and nothing else")
+        return SearchChoice("exact", "it asks the data rows once, and nothing else")
     if model.backend == "jax":
-        return Choice(finite, "the model is traced, so rows are cheap")
+        return SearchChoice(finite, "the model is traced, so rows are cheap")
     draws = len(space.listed(finite)[1])
     planned, bandit = F * draws, F * BANDIT_DRAWS
     if planned <= 2 * bandit:
         reason = f"at most twice the bandit's rows: {planned:,} against {bandit:,} for {F} columns"
-        return Choice(finite, reason)
+        return SearchChoice(finite, reason)
     reason = f"a host model, and {planned:,} rows against the bandit's {bandit:,} for {F} columns"
-    return Choice("kl-lucb", reason)
+    return SearchChoice("kl-lucb", reason)
 
 
-def rows_of_search(space: Perturbation | None, settings: Settings, F: int) -> tuple[int, int]:
+def rows_of_search(space: Perturbation | None, settings: SearchSettings, F: int) -> tuple[int, int]:
     """(rules of an instance, draws of each) that a search looks at, about.
 
     Rules of up to three columns: how far it goes follows from the answers, and on Adult's rows the
@@ -66,7 +68,7 @@ def rows_of_search(space: Perturbation | None, settings: Settings, F: int) -> tu
     return rules, max(BANDIT_DRAWS, settings.batch_size)
 
 
-def tell_long_search(problem: Problem, game: Any, settings: Settings, N: int) -> None:
+def tell_long_search(problem: AnchorProblem, game: Any, settings: SearchSettings, N: int) -> None:
     """Warn of a long search of N instances before it starts; game: of the first of them."""
     rules, draws = rows_of_search(problem.space, settings, problem.F)
     drawn = 0 if settings.finite else OF_A_DRAW + OF_A_DRAWN_COLUMN * problem.F

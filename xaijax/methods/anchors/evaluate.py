@@ -14,7 +14,7 @@ from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.coverage import reaching
 from xaijax.games.rules.game import RuleGame
 from xaijax.methods.anchors.choice import refuse_search
-from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.problem import AnchorProblem
 from xaijax.methods.anchors.record import Found
 from xaijax.methods.anchors.settings import DEFAULTS, one_row
 from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
@@ -24,7 +24,7 @@ from xaijax_kernels.rules.bernoulli import lower
 
 
 def evaluated(
-    problem: Problem,
+    problem: AnchorProblem,
     searches: tuple[str, str],
     predicates: Any,
     x: Any,
@@ -81,7 +81,7 @@ def evaluated(
     return game, found, search
 
 
-def _search(problem: Problem, searches: tuple[str, str], bins: Bins) -> str:
+def _search(problem: AnchorProblem, searches: tuple[str, str], bins: Bins) -> str:
     """The search with the bins that the predicates make."""
     asked, chosen = searches
     if problem.space is None:
@@ -93,7 +93,7 @@ def _search(problem: Problem, searches: tuple[str, str], bins: Bins) -> str:
     return chosen
 
 
-def _game_of(problem: Problem, rows: Any, bins: Bins, samples: int) -> Any:
+def _game_of(problem: AnchorProblem, rows: Any, bins: Bins, samples: int) -> Any:
     """The game of x with the bins that the predicates make."""
     if problem.space is None:
         own, problem.bins = problem.bins, bins
@@ -105,7 +105,7 @@ def _game_of(problem: Problem, rows: Any, bins: Bins, samples: int) -> Any:
     return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
 
 
-def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) -> np.ndarray:
+def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed: int) -> np.ndarray:
     """The precision of the rules of rows X on fresh draws, float64 [N]; see `check`."""
     if not isinstance(rules, Rules):
         raise InputTypeError(f"rules must be Rules of explain, got {type(rules).__name__}.")
@@ -134,7 +134,7 @@ def measured_again(problem: Problem, rules: Any, X: Any, draws: int, seed: int) 
     return np.concatenate(found)
 
 
-def _ranges(problem: Problem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """(first bin, last bin) that each rule keeps of a column, int32 [N, F]; x's own elsewhere.
 
     Not looked at where draws do not read bins: a kept column has x's own value, or a sampler's.

@@ -20,10 +20,10 @@ from xaijax.games.rules.game import as_asked
 from xaijax.games.run import GameRun
 from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, rows_of_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
-from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.problem import AnchorProblem
 from xaijax.methods.anchors.record import found_rules
 from xaijax.methods.anchors.search import explained
-from xaijax.methods.anchors.settings import Settings, settings_of
+from xaijax.methods.anchors.settings import SearchSettings, settings_of
 from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
@@ -147,7 +147,7 @@ class AnchorExplainer:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name not in ("self", "target")}
-        self._problem = Problem(**given)
+        self._problem = AnchorProblem(**given)
         self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 
@@ -363,7 +363,7 @@ class AnchorExplainer:
         self._problem.refuse_draws(count, f"samples={count:,}")
         return measured_again(self._problem, rules, X, count, seed)
 
-    def _settings(self, search: Any, given: dict[str, Any]) -> Settings:
+    def _settings(self, search: Any, given: dict[str, Any]) -> SearchSettings:
         """The arguments of a search, read."""
         chosen, problem = self._resolved(search), self._problem
         if checks.yes_or_no(given.get("widen", False), "widen"):
@@ -372,7 +372,7 @@ class AnchorExplainer:
             raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
         return settings_of(problem.F, chosen, search, **given)
 
-    def _refuse_large(self, settings: Settings) -> None:
+    def _refuse_large(self, settings: SearchSettings) -> None:
         """Raise MemoryPlanError for a beam or draws that cannot be held."""
         self._problem.at_a_time(settings.beam_size or 1, settings.coverage_samples)
         if not settings.finite:  # of every candidate, or of two
@@ -386,7 +386,7 @@ class AnchorExplainer:
         return chosen
 
 
-def plan_of_search(problem: Problem, settings: Settings, rows: Any) -> Plan:
+def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) -> Plan:
     """What a search for the rules of these rows asks for, about; probes the model."""
     rows = as_asked(problem.evaluator, rows)
     ask = GameRun(problem.evaluator, rows, asks=False)

@@ -25,13 +25,13 @@ from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.rules.spaces import SPACES
-from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.settings import SearchSettings
 from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
 
 
-class Problem:
+class AnchorProblem:
     """Model, data, bins, space and what "the same prediction" means."""
 
     def __init__(
@@ -234,7 +234,7 @@ class Problem:
                 "max_memory=."
             )
 
-    def held(self, settings: Settings, N: int) -> Held:
+    def held(self, settings: SearchSettings, N: int) -> Held:
         """The bytes of results that a search for the rules of N instances holds: the searches, and
         the draws of a table that are looked at together.
         """

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.methods.anchors.problem import Problem
-from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.problem import AnchorProblem
+from xaijax.methods.anchors.settings import SearchSettings
 from xaijax.methods.record import VERSIONS, cost
 from xaijax.results.rules import AS_IT_IS, Rule, Rules
 from xaijax.tables.rows import rows_of
@@ -20,7 +20,7 @@ OWN_VALUES = "tested at the instance's own values"
 
 
 def found_rules(
-    problem: Problem, game: Any, found: Found, search: str, target: str | None
+    problem: AnchorProblem, game: Any, found: Found, search: str, target: str | None
 ) -> list[Rule]:
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
     rows = game.rows
@@ -75,7 +75,11 @@ def found_rules(
 
 
 def record(
-    rules: list[Rule], problem: Problem, settings: Settings, before: Any, how: dict[str, Any]
+    rules: list[Rule],
+    problem: AnchorProblem,
+    settings: SearchSettings,
+    before: Any,
+    how: dict[str, Any],
 ) -> Rules:
     """The rules with how they were made; before: the clock when the run began. how: rounds,
     widened, model_rows, seconds and reason of the stats.

@@ -15,9 +15,9 @@ import numpy as np
 from xaijax.core.errors import EnumerationLimitError
 from xaijax.core.typing import Progress
 from xaijax.methods.anchors.choice import tell_long_search
-from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.problem import AnchorProblem
 from xaijax.methods.anchors.record import Found, found_rules, record
-from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.settings import SearchSettings
 from xaijax.methods.anchors.support import refuse_unsupported
 from xaijax.methods.anchors.widening import widen
 from xaijax.methods.progress import progress_bar
@@ -40,7 +40,7 @@ MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the 
 Told = Callable[[int], Any]  # of how many more instances are done
 
 
-def search(game: Any, settings: Settings, seed: int, told: Told = lambda done: None) -> Found:
+def search(game: Any, settings: SearchSettings, seed: int, told: Told = lambda done: None) -> Found:
     """The rules of all instances of the game."""
     if not settings.widen:
         if settings.finite:
@@ -70,7 +70,7 @@ def cover_of(game: Any) -> Any:
     return supported
 
 
-def bandit(game: Any, settings: Settings) -> BeamSearch:
+def bandit(game: Any, settings: SearchSettings) -> BeamSearch:
     """The components of the chapter's search."""
     width = settings.beam_size
     assert width is not None
@@ -126,7 +126,7 @@ def _write(found: Found, beam: BeamSearch, state: Any) -> None:
     found.samples[n] = state.spent
 
 
-def by_lists(game: Any, settings: Settings, seed: int, told: Told) -> Found:
+def by_lists(game: Any, settings: SearchSettings, seed: int, told: Told) -> Found:
     """Search by known precisions; with `confirm` on a share of the data, then tried on the rest."""
     kind, space = settings.search, game.space
     D = len(space.listed(kind)[1])
@@ -165,7 +165,7 @@ def by_lists(game: Any, settings: Settings, seed: int, told: Told) -> Found:
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
+def _beam(game: Any, settings: SearchSettings, precision: Any, told: Told) -> Ranked:
     width = settings.beam_size
     assert width is not None
     T = 1 if settings.confirm is None else width
@@ -189,7 +189,7 @@ def _beam(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
     return ranked
 
 
-def _optimum(game: Any, settings: Settings, precision: Any, told: Told) -> Ranked:
+def _optimum(game: Any, settings: SearchSettings, precision: Any, told: Told) -> Ranked:
     best = BestFirst(cover_of(game), settings.reaching, settings.max_size, game.F)
     state = best.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
@@ -216,7 +216,7 @@ def _optimum(game: Any, settings: Settings, precision: Any, told: Told) -> Ranke
     return (rules[:, None], cover[:, None], own[:, None], *rest)
 
 
-def _confirm(found: Found, ranked: Ranked, settings: Settings, precision: Any) -> None:
+def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:
     """Try the rules that held on the rows that were held out; delta is split over those tried."""
     rules, cover, _, lead, lead_cover, _ = ranked
     tried = cover >= 0
@@ -256,8 +256,8 @@ def held_out(B: int, share: float, seed: int) -> np.ndarray:
 
 
 def explained(
-    problem: Problem,
-    settings: Settings,
+    problem: AnchorProblem,
+    settings: SearchSettings,
     rows: Any,
     progress: Progress,
     target: str | None,

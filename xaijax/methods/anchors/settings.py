@@ -15,7 +15,7 @@ DEFAULTS = {"delta": 0.1, "epsilon": 0.15, "stop_epsilon": 0.05}
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """What is asked of a search."""
 
     threshold: float
@@ -56,7 +56,7 @@ def settings_of(
     coverage_samples: Any = 10_000,
     confirm: Any = None,
     widen: bool = False,
-) -> Settings:
+) -> SearchSettings:
     """Read them. search: resolved; asked: as it was given, for messages.
 
     Raises InputError; also for what the search would not look at.
@@ -79,7 +79,7 @@ def settings_of(
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
     if beam_size is not None:  # no beam is wider than all rules that there are
         beam_size = min(int(beam_size), (1 << F) - 1)
-    return Settings(
+    return SearchSettings(
         threshold=tau,
         **read,
         batch_size=checks.whole_number(batch_size, "batch_size"),

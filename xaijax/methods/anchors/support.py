@@ -11,13 +11,13 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.games.rules.bins import Bins
-from xaijax.methods.anchors.problem import Problem
+from xaijax.methods.anchors.problem import AnchorProblem
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
 
 
 def refuse_empty(
-    problem: Problem, game: Any, rule: np.ndarray, bins: Bins, numbers: np.ndarray, rows: Any
+    problem: AnchorProblem, game: Any, rule: np.ndarray, bins: Bins, numbers: np.ndarray, rows: Any
 ) -> None:
     """Raise InputError for the rule bool [1, F] of one instance, numbers int32 [1, F] its bins."""
     if game.cover is None or problem.space is None:
@@ -36,7 +36,7 @@ def refuse_empty(
         )
 
 
-def refuse_unsupported(problem: Problem, game: Any, before: int) -> None:
+def refuse_unsupported(problem: AnchorProblem, game: Any, before: int) -> None:
     """Raise InputError for an instance none of whose predicates any data row satisfies."""
     lost = np.flatnonzero(~game.allowed().any(axis=1))
     if len(lost) and problem.space is not None and problem.bins is not None:
@@ -50,7 +50,7 @@ def refuse_unsupported(problem: Problem, game: Any, before: int) -> None:
         )
 
 
-def refuse_strangers(problem: Problem, rules: Rules, rows: Any) -> None:
+def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     """Raise InputError where a row, as read, does not satisfy its rule."""
     if problem.bins is None:
         return

@@ -25,7 +25,7 @@ from xaijax.core.errors import InputError
 from xaijax.games.rules.game import MOST_FLAGS, RuleGame
 from xaijax.games.rules.space import Perturbation
 from xaijax.methods.anchors.record import Found
-from xaijax.methods.anchors.settings import Settings
+from xaijax.methods.anchors.settings import SearchSettings
 from xaijax_kernels.rules.bernoulli import lower, widening_rate
 from xaijax_kernels.rules.lucb import Arms
 from xaijax_kernels.rules.validation import Validation
@@ -144,7 +144,7 @@ class Verdict:
 class Known:
     """Precisions that are known: a rule holds if its precision reaches the threshold."""
 
-    def __init__(self, game: RuleGame, settings: Settings) -> None:
+    def __init__(self, game: RuleGame, settings: SearchSettings) -> None:
         self._game, self._settings = game, settings
         self._every = np.ones((len(game.space.listed(settings.search)[1]), 1), bool)
 
@@ -160,10 +160,10 @@ class Known:
         return Verdict(np.ones(len(n), bool), holds, p, floor, error, D)
 
 
-class Drawn:
+class DrawnPrecisions:
     """Precisions by draws, a batch a round, until the rule of validation has decided."""
 
-    def __init__(self, game: RuleGame, settings: Settings) -> None:
+    def __init__(self, game: RuleGame, settings: SearchSettings) -> None:
         self._game, self._delta = game, settings.delta / 2
         self._rule = Validation(settings.threshold, settings.stop_epsilon, settings.batch_size)
         # Which step of the instance it is; its draws so far; all draws of the instance.
@@ -190,13 +190,16 @@ class Drawn:
 
 
 def widen(
-    game: RuleGame, found: Found, settings: Settings, told: Callable[[int], Any] = lambda done: None
+    game: RuleGame,
+    found: Found,
+    settings: SearchSettings,
+    told: Callable[[int], Any] = lambda done: None,
 ) -> None:
     """Widen the accepted rules of `found`; the game then has their ranges. told(k): k more
     instances are done.
     """
     steps, before = Steps(game, found), found.cover.copy()
-    judge = (Known if settings.finite else Drawn)(game, settings).judge
+    judge = (Known if settings.finite else DrawnPrecisions)(game, settings).judge
     left = game.N
     while len(n := steps.open()):
         told(left - len(n))

@@ -21,7 +21,7 @@ from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
 from xaijax.games.ask import (
-    Survey,
+    ExactCost,
     nothing,
     plan_whole_rows,
 )
@@ -47,7 +47,7 @@ KERNEL_PLAYERS, KERNEL_BUDGET = 128, 5
 
 
 @dataclass(frozen=True)
-class Choice:
+class EstimatorChoice:
     """What was decided."""
 
     exact: np.ndarray  # bool [N], instances that are enumerated
@@ -77,12 +77,12 @@ def refuse_index(estimator: str, index: str) -> None:
 
 def choose(
     game: GameRun,
-    survey: Survey,
+    survey: ExactCost,
     estimator: str,
     index: Index,
     budget: int | None,
     independent: bool = False,
-) -> Choice:
+) -> EstimatorChoice:
     """Decide for every instance, from that instance and the background only.
 
     independent: "auto" samples by independent draws alone.
@@ -103,11 +103,11 @@ def choose(
         checks.warn(
             f"{shown} covers all {coalitions:,} coalitions of {P} players: the values are exact."
         )
-        return Choice(everything, None, allowed)
+        return EstimatorChoice(everything, None, allowed)
     if estimator == "exact":
         _refuse_budget(budget, P)
         refuse_too_many(game, survey.largest)
-        return Choice(everything, None, allowed)
+        return EstimatorChoice(everything, None, allowed)
     if estimator in METHODS:
         if not (game.engine.model.deterministic or METHODS[estimator].independent):
             raise InputError(
@@ -116,11 +116,11 @@ def choose(
             )
         sampler = _checked(estimator, P, index, allowed)
         refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
-        return Choice(~everything, sampler, allowed)
+        return EstimatorChoice(~everything, sampler, allowed)
     fits = _fits(game, survey, budget)
     if fits.all():
         refuse_too_many(game, survey.largest)
-        return Choice(fits, None, allowed)
+        return EstimatorChoice(fits, None, allowed)
     if fits.any():
         refuse_large_tables(game)
     if index.drawn is None:
@@ -131,7 +131,7 @@ def choose(
     many = many and not (random or independent)
     sampler = _checked("kernel" if many else "permutation", P, index, allowed)
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
-    return Choice(fits, sampler, allowed)
+    return EstimatorChoice(fits, sampler, allowed)
 
 
 def _refuse_budget(budget: int | None, P: int) -> None:
@@ -143,7 +143,7 @@ def _refuse_budget(budget: int | None, P: int) -> None:
         )
 
 
-def enumerated(game: GameRun, survey: Survey, estimator: str, budget: int | None) -> np.ndarray:
+def enumerated(game: GameRun, survey: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
     """Which instances are enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
     allowed = default_budget(game.P) if budget is None else budget
@@ -155,7 +155,7 @@ def enumerated(game: GameRun, survey: Survey, estimator: str, budget: int | None
     return ~everything if estimator in METHODS else _fits(game, survey, budget)
 
 
-def _fits(game: GameRun, survey: Survey, budget: int | None) -> np.ndarray:
+def _fits(game: GameRun, survey: ExactCost, budget: int | None) -> np.ndarray:
     """Where "auto" enumerates; bool [N]."""
     fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
@@ -183,7 +183,7 @@ def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
     return sampler
 
 
-def _refuse_unsampled(game: GameRun, survey: Survey, index: Index, budget: int | None) -> None:
+def _refuse_unsampled(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> None:
     """An index that no estimator samples, where "auto" does not enumerate."""
     refuse_too_many(game, survey.largest)
     n = int(survey.corners.argmax())
@@ -198,7 +198,7 @@ def _refuse_unsampled(game: GameRun, survey: Survey, index: Index, budget: int |
     )
 
 
-def tell_unmet(part: InstanceValues, choice: Choice) -> None:
+def tell_unmet(part: InstanceValues, choice: EstimatorChoice) -> None:
     """Warn of instances that used their budget up before the rule was met."""
     unmet = int((~part.met).sum())
     if choice.rule is not None and unmet:
@@ -217,7 +217,7 @@ def tell_heavy(part: InstanceValues) -> None:
         )
 
 
-def tell_long(game: GameRun, survey: Survey, choice: Choice, exact: Exact) -> int:
+def tell_long(game: GameRun, survey: ExactCost, choice: EstimatorChoice, exact: Exact) -> int:
     """Warn of a long run before it starts; returns the model rows that are coming at most."""
     each = game.engine.replacement.count * (choice.budget + 2)
     enumerated = int(survey.corners[choice.exact].sum())
@@ -245,7 +245,7 @@ def tell_long(game: GameRun, survey: Survey, choice: Choice, exact: Exact) -> in
 
 def planned_of(
     game: GameRun,
-    choice: Choice,
+    choice: EstimatorChoice,
     seed: int,
     exact: Exact,
 ) -> Plan:

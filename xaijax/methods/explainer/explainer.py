@@ -22,7 +22,7 @@ from xaijax.estimators.driver import METHODS, EstimatorName, InstanceValues
 from xaijax.estimators.exact import Exact
 from xaijax.estimators.stopping import Top, narrow
 from xaijax.games import ask
-from xaijax.games.ask import Survey
+from xaijax.games.ask import ExactCost
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
@@ -34,7 +34,7 @@ from xaijax.games.measure.score import chosen_column, read_outputs, refuse_colum
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
     ESTIMATORS,
-    Choice,
+    EstimatorChoice,
     choose,
     planned_of,
     refuse_index,
@@ -390,10 +390,10 @@ class Explainer:
         self,
         X: Any,
         progressed: Callable[[int], None],
-        choose: Callable[[GameRun, Survey], Choice],
+        choose: Callable[[GameRun, ExactCost], EstimatorChoice],
         asks: bool = True,
         outputs: Any = None,
-    ) -> tuple[Any, GameRun, Survey, Choice]:
+    ) -> tuple[Any, GameRun, ExactCost, EstimatorChoice]:
         """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
         evaluator = self._open(X)
         evaluator = evaluator if outputs is None else self._of_one_output
@@ -413,7 +413,7 @@ class Explainer:
             refuse_columns(own, game.probe().findings.outputs)
         return rows, game, survey, choice
 
-    def _choose(self, game: GameRun, survey: Survey, rule: Top | None = None) -> Choice:
+    def _choose(self, game: GameRun, survey: ExactCost, rule: Top | None = None) -> EstimatorChoice:
         by = game, survey, self.estimator, self.exact.index, self.budget
         return replace(choose(*by, independent=rule is not None), rule=rule or self._rule)
 
@@ -428,7 +428,7 @@ class Explainer:
         table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
-    def _answer(self, game: GameRun, choice: Choice) -> InstanceValues:
+    def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The values of all instances."""
         enumerated = partial(self.exact.estimate, game)
         return answered(game, choice, enumerated, self.exact.index, self.seed)

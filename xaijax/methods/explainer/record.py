@@ -20,7 +20,7 @@ from xaijax.games import ask
 from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import Choice, tell_heavy, tell_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, tell_heavy, tell_unmet
 from xaijax.methods.fingerprint import functions_of
 from xaijax.methods.record import background, cost_of, instances, numbers, sizes
 from xaijax.models.asking.whole_numbers import warn_of_digits
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def answered(
     game: GameRun,
-    choice: Choice,
+    choice: EstimatorChoice,
     enumerated: Callable[[np.ndarray], Estimate],
     index: Index | InteractionIndex,
     seed: int,
@@ -57,7 +57,7 @@ def answered(
     return with_one_base(game, choice, whole)
 
 
-def with_one_base(game: GameRun, choice: Choice, answer: InstanceValues) -> InstanceValues:
+def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues) -> InstanceValues:
     """The same with one base value for all instances, or for those of one output of `outputs=`:
     sums in the dtype of the model, or by a structure, round it in more than one way.
 
@@ -93,7 +93,7 @@ def explanation(
     X: Any,
     rows: Any,
     game: GameRun,
-    choice: Choice,
+    choice: EstimatorChoice,
     answer: InstanceValues,
     before: Any,
     seconds: float,
@@ -124,7 +124,7 @@ def stats_of(
     asked: Explainer,
     X: Any,
     game: GameRun,
-    choice: Choice,
+    choice: EstimatorChoice,
     answer: InstanceValues,
     before: Any,
     seconds: float,

@@ -21,7 +21,7 @@ from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
 from xaijax.games import ask
-from xaijax.games.ask import Survey
+from xaijax.games.ask import ExactCost
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.refuse import (
     LARGEST_TABLE,
@@ -32,7 +32,7 @@ from xaijax.games.refuse import (
 )
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfSets, Weights
-from xaijax.methods.explainer.choice import Choice, default_budget, enumerated
+from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
 from xaijax.methods.explainer.record import answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
 from xaijax.methods.record import instances, numbers
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 
-Begun = tuple[Any, GameRun, Survey, Choice]
+Begun = tuple[Any, GameRun, ExactCost, EstimatorChoice]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class SetsAsked:
         return found if sought is None else replace(found, stats={**found.stats, **sought})
 
     def _sought(
-        self, game: GameRun, choice: Choice, answer: InstanceValues
+        self, game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     ) -> dict[str, Any] | None:
         """Whether pairs far larger than the others were looked for, of each instance; warns where
         they were not. None where the answer does not hang on it.
@@ -114,11 +114,11 @@ class SetsAsked:
         warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
         return {"large_pairs_sought": sought}
 
-    def choose(self, game: GameRun, survey: Survey) -> Choice:
+    def choose(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
         """Who answers which instance, and when it stops; raises what `_chosen` does."""
         return replace(self._chosen(game, survey), rule=narrow(self.explainer.tolerance))
 
-    def _chosen(self, game: GameRun, survey: Survey) -> Choice:
+    def _chosen(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
         """Who answers which instance; see `choice.choose`.
 
         What cannot be enumerated is asked for its closed form before it is sampled or refused.
@@ -132,7 +132,7 @@ class SetsAsked:
         allowed = default_budget(P) if asked.budget is None else asked.budget
         fits = enumerated(game, survey, asked.estimator, asked.budget)
         if self._by_closed_form(game, survey, fits):
-            return Choice(np.ones(game.N, bool), None, allowed)
+            return EstimatorChoice(np.ones(game.N, bool), None, allowed)
         if not fits.all():
             self._refuse_unsampled(game, survey, fits)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
@@ -143,7 +143,7 @@ class SetsAsked:
                 )
             given = asked.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
-            return Choice(fits & by_pairs(game, self.of), self.sampler, allowed)
+            return EstimatorChoice(fits & by_pairs(game, self.of), self.sampler, allowed)
         refuse_too_many(game, survey.largest)
         if not by_pairs(game, self.of).all() and P > LARGEST_TABLE:
             k = int(survey.largest.max())
@@ -153,15 +153,15 @@ class SetsAsked:
                 f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
                 "columns with players=."
             )
-        return Choice(fits, None, allowed)
+        return EstimatorChoice(fits, None, allowed)
 
-    def answer(self, game: GameRun, choice: Choice) -> InstanceValues:
+    def answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The interactions of all instances."""
         by = self.explainer
         enumerate_some = partial(exact_sets, game, self.of)
         return answered(game, choice, enumerate_some, self.index, by.seed)
 
-    def tell_long_run(self, game: GameRun, survey: Survey, choice: Choice) -> int:
+    def tell_long_run(self, game: GameRun, survey: ExactCost, choice: EstimatorChoice) -> int:
         """Warn of a long run before it starts; returns the model rows that are coming at most."""
         coming = rows = int(survey.corners.sum())
         ways = "fewer background rows, or columns united to fewer players"
@@ -179,7 +179,7 @@ class SetsAsked:
         tell_long_run(game, coming, ways)
         return rows
 
-    def _by_closed_form(self, game: GameRun, survey: Survey, fits: np.ndarray) -> bool:
+    def _by_closed_form(self, game: GameRun, survey: ExactCost, fits: np.ndarray) -> bool:
         """Whether a closed form gives what would be sampled, refused or asked by tables.
 
         Others are not looked at, so that the model is not probed for what needs no closed form.
@@ -217,7 +217,7 @@ class SetsAsked:
                 f"order={self.order}. Leave unbiased= out."
             )
 
-    def _refuse_unsampled(self, game: GameRun, survey: Survey, fits: np.ndarray) -> None:
+    def _refuse_unsampled(self, game: GameRun, survey: ExactCost, fits: np.ndarray) -> None:
         name = self.explainer.estimator
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
@@ -258,7 +258,7 @@ def interactions(
     X: Any,
     rows: Any,
     game: GameRun,
-    choice: Choice,
+    choice: EstimatorChoice,
     answer: InstanceValues,
     before: Any,
     seconds: float,

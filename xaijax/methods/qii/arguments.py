@@ -21,7 +21,7 @@ from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
 from xaijax.methods.qii.limits import linear_form
 from xaijax.methods.qii.outcome import Outcome
 from xaijax.methods.qii.quantities import Interest
-from xaijax.methods.qii.sampled import Plan
+from xaijax.methods.qii.sampled import SamplingPlan
 from xaijax.players.players import Players
 from xaijax.tables.rows import rows_of
 
@@ -30,7 +30,7 @@ EPSILON, DELTA = 0.01, 0.05  # of stop="bernstein", unless given
 
 def plan_of(
     samples: Any, scheme: Any, stop: Any, seed: Any, epsilon: Any, delta: Any, width: float
-) -> Plan:
+) -> SamplingPlan:
     """Read samples=, scheme=, stop=, seed=, epsilon= and delta=."""
     checks.one_of(scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
@@ -53,11 +53,11 @@ def plan_of(
         )
     epsilon = EPSILON if epsilon is None else float(epsilon)
     delta = DELTA if delta is None else float(delta)
-    return Plan(count, scheme, stop, seed, epsilon, delta, width)
+    return SamplingPlan(count, scheme, stop, seed, epsilon, delta, width)
 
 
 def pool_rows(
-    pool: Any, data: Any, pool_weights: Any, plan: Plan, samples: int | None
+    pool: Any, data: Any, pool_weights: Any, plan: SamplingPlan, samples: int | None
 ) -> tuple[Any, str]:
     """(donor rows or a Baseline, "rows" | "baseline" | "sampler")."""
     if pool is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games import ask
-from xaijax.games.measure.score import Agrees, Chances, IsClass
+from xaijax.games.measure.score import Agrees, ClassProbabilities, IsClass
 from xaijax.games.refuse import tell_long_run
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Weights
@@ -224,4 +224,4 @@ def _bound(game: GameRun) -> float | None:
     if score is not None and score.cuts and score.bounds is not None:
         return max(map(abs, score.bounds))
     function = None if score is None else score.function
-    return 1.0 if isinstance(function, IsClass | Agrees | Chances) else None
+    return 1.0 if isinstance(function, IsClass | Agrees | ClassProbabilities) else None

@@ -18,7 +18,7 @@ from xaijax.games.measure.replacement.base import Replacement, agreement_codes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import is_same, shares_memory
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 
 STEP = 1 << 16  # rows compared at a time
 
@@ -50,7 +50,7 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
     return same_rows(own[kept] if len(kept) < len(own) else own, replacement.codes)
 
 
-def is_data(table: Table, X: Any, data: Any) -> bool:
+def is_data(table: CodeTable, X: Any, data: Any) -> bool:
     """Whether rows X are those of the data, both as read."""
     if X is data or len(rows_of(X)) != len(rows_of(data)):
         return X is data

@@ -16,7 +16,14 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.score import Agrees, Chances, Column, IsClass, Own, Score
+from xaijax.games.measure.score import (
+    Agrees,
+    ClassProbabilities,
+    IsClass,
+    Own,
+    PositiveColumn,
+    Score,
+)
 from xaijax.methods.qii.quantities import KNOWN, Interest, actual, average
 
 AS_IT_IS = (0.0, 1.0)  # a + b s of a lone column s
@@ -114,7 +121,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
                 "positive= has no place with outcome='proba', which keeps all classes."
             )
         count = None if classes is None else len(classes)
-        whole = Score(Chances(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
+        whole = Score(ClassProbabilities(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
         return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
     asked, function = column_of(model, positive)
     column = Score(function, bounds=(low, high), cuts=True)
@@ -183,16 +190,16 @@ def _bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def column_of(model: Any, positive: Any) -> tuple[Any, Column]:
+def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
     """(the model to ask, the column of `positive`); positive is known to be a class.
 
     A model of which one column was selected is asked for all of them; without classes and without
     `positive` that column is what is meant. What there is no column for the model's first probe
-    tells, see `Column.refuse`.
+    tells, see `PositiveColumn.refuse`.
     """
     classes, output = model.classes, model.output
     if classes is None and positive is None:
-        return model, Column(-1)
+        return model, PositiveColumn(-1)
     if classes is None:
         label = positive
         whole = " The model has no classes, so it is the number of a column."
@@ -201,7 +208,7 @@ def column_of(model: Any, positive: Any) -> tuple[Any, Column]:
         label = classes[-1] if positive is None else positive
         place, count = classes.index(label), len(classes)
     lone = _lone(model, place, count)
-    return model.unselected(), Column(place, count, lone, label, output)
+    return model.unselected(), PositiveColumn(place, count, lone, label, output)
 
 
 def _lone(model: Any, place: int, count: int | None) -> tuple[float, float] | None:

@@ -27,13 +27,13 @@ from xaijax.methods.qii.difference import kept_weights
 from xaijax.methods.qii.exact import needs_table
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import refuse_random_index, refuse_unaffordable
-from xaijax.methods.qii.problem import Problem
-from xaijax.methods.qii.sampled import Plan as Draws
+from xaijax.methods.qii.problem import QIIProblem
+from xaijax.methods.qii.sampled import SamplingPlan as Draws
 from xaijax.methods.qii.sampled import checked_design
 from xaijax.results.plan import Plan
 
 
-def plan_of_index(problem: Problem, index: QiiIndex, X: Any) -> Plan:
+def plan_of_index(problem: QIIProblem, index: QiiIndex, X: Any) -> Plan:
     """What `QII.explain` of these rows asks for; raises what it raises before it asks."""
     game, *_ = problem.begin(X, evaluator=problem.planner())
     chosen, planned = game.quantity.asked(game.N), nothing(game)

@@ -47,13 +47,13 @@ from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
 from xaijax.tables.frames import aligned
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodedTable, Table, kept_rows, read_by
+from xaijax.tables.table import CodedTable, CodeTable, kept_rows, read_by
 
 # Pools of a `Baseline`, in the words of the repr.
 ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}
 
 
-class Problem:
+class QIIProblem:
     """What is asked of whom: quantity, outcome, intervention, difference, plan of sampling."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Problem:
         parts = with_own(asked_model, replacement, self.players, stand_ins)
         self.evaluator = Evaluator(asked_model, *parts, self.limits)
         # The data as codes, and by which table.
-        self._codes: tuple[Table, tuple[Table, np.ndarray]] | None = None
+        self._codes: tuple[CodeTable, tuple[CodeTable, np.ndarray]] | None = None
         self.positive: Any = None
         known = self.outcome.classes is not None
         self._asks_labels = self.outcome.kind == "label" and positive is not None and not known
@@ -290,7 +290,7 @@ class Problem:
             game = GameRun(evaluator, own, quantity, asks=False)
         return game, rows, self.evaluator.start(), started
 
-    def _encoded(self) -> tuple[Table, np.ndarray]:
+    def _encoded(self) -> tuple[CodeTable, np.ndarray]:
         """The data as codes, of a translation once for all questions: it is compared with its
         estimator on all rows that it encodes.
         """

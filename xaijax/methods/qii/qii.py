@@ -20,7 +20,7 @@ from xaijax.methods.qii import exact
 from xaijax.methods.qii.index import qii_index
 from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
 from xaijax.methods.qii.planned import plan_of_index
-from xaijax.methods.qii.problem import Problem
+from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
 from xaijax.methods.qii.sampled import (
@@ -167,7 +167,7 @@ class QII:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name != "self"}
-        self._problem = Problem(**given)
+        self._problem = QIIProblem(**given)
 
     @property
     def positive(self) -> Any:
@@ -409,7 +409,7 @@ class QII:
         return self._problem.prior()
 
 
-def singles(problem: Problem, game: GameRun) -> exact.Influences:
+def singles(problem: QIIProblem, game: GameRun) -> exact.Influences:
     """iota({i}) of every player, with Q(all replaced) and Q(nothing replaced)."""
     P, subtract = game.P, problem.distance is None
     replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
@@ -426,13 +426,13 @@ def singles(problem: Problem, game: GameRun) -> exact.Influences:
     return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
 
 
-def _distance_ends(problem: Problem, game: GameRun) -> tuple[np.ndarray, np.ndarray]:
+def _distance_ends(problem: QIIProblem, game: GameRun) -> tuple[np.ndarray, np.ndarray]:
     zero = np.zeros((game.N if problem.groups is None else 1, 1))
     return zero, zero
 
 
 def change(
-    problem: Problem, game: GameRun, before: np.ndarray, after: np.ndarray
+    problem: QIIProblem, game: GameRun, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(iota(after) - iota(before), its standard error) of sets replaced bool [P]; [N, K] each."""
     replaced, factors = np.stack([before, after]), np.array([1.0, -1.0])
@@ -450,7 +450,7 @@ def change(
     return value, np.zeros_like(value) if noise is None else noise[:, 0]
 
 
-def _refuse_long(problem: Problem, game: GameRun, replaced: np.ndarray) -> None:
+def _refuse_long(problem: QIIProblem, game: GameRun, replaced: np.ndarray) -> None:
     refuse_stop(game, problem.plan)
     if problem.samples is None:
         refuse_long_list(game, replaced)
@@ -458,7 +458,7 @@ def _refuse_long(problem: Problem, game: GameRun, replaced: np.ndarray) -> None:
         refuse_long_draws(game, len(replaced), of_a_list(game, problem.plan))
 
 
-def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
+def _ends_only(problem: QIIProblem, replaced: np.ndarray) -> bool:
     """Whether each set is nothing or all, which are never sampled but by a user's sampler."""
     sampler = problem.evaluator.engine.replacement.kind == "sampler"
     ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
@@ -466,7 +466,7 @@ def _ends_only(problem: Problem, replaced: np.ndarray) -> bool:
 
 
 def changed_directly(
-    problem: Problem, game: GameRun, before: np.ndarray, after: np.ndarray
+    problem: QIIProblem, game: GameRun, before: np.ndarray, after: np.ndarray
 ) -> np.ndarray:
     """d(Q(before), Q(after)), [N]; the game measures Q itself."""
     assert problem.distance is not None

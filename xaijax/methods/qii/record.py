@@ -20,7 +20,7 @@ from xaijax.methods.fingerprint import digest_of
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences
 from xaijax.methods.qii.index import QiiIndex
-from xaijax.methods.qii.problem import Problem
+from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.recount import QiiRecount
 from xaijax.methods.record import cost_of, digests, numbers, sizes
 from xaijax.players.index import named
@@ -32,7 +32,7 @@ from xaijax.results.recount import remember
 
 
 def done(
-    problem: Problem,
+    problem: QIIProblem,
     game: GameRun,
     found: Influences,
     kind: str,
@@ -68,7 +68,9 @@ def done(
     return made
 
 
-def fingerprint_of_run(problem: Problem, game: GameRun, index: QiiIndex, rows: Any) -> Fingerprint:
+def fingerprint_of_run(
+    problem: QIIProblem, game: GameRun, index: QiiIndex, rows: Any
+) -> Fingerprint:
     """Returns the fingerprint of the explanation by this index; probes the model."""
     scalar = game.probe().outputs == 1 or problem.distance is not None
     return fingerprint_of(
@@ -80,7 +82,7 @@ def fingerprint_of_run(problem: Problem, game: GameRun, index: QiiIndex, rows: A
     )
 
 
-def _output_names(problem: Problem, game: GameRun) -> tuple[str, ...]:
+def _output_names(problem: QIIProblem, game: GameRun) -> tuple[str, ...]:
     classes = problem.outcome.classes
     if classes is not None and len(classes) == game.probe().outputs:
         return tuple(str(label) for label in classes)
@@ -88,7 +90,7 @@ def _output_names(problem: Problem, game: GameRun) -> tuple[str, ...]:
 
 
 def _stats(
-    problem: Problem, game: GameRun, found: Influences, kind: str, before: Any, seconds: float
+    problem: QIIProblem, game: GameRun, found: Influences, kind: str, before: Any, seconds: float
 ) -> dict[str, Any]:
     evaluator = game.evaluator
     evaluator.finish()
@@ -115,7 +117,7 @@ def _stats(
     return stats
 
 
-def functions_of(problem: Problem) -> dict[str, str]:
+def functions_of(problem: QIIProblem) -> dict[str, str]:
     """Fingerprints of what makes a score and a difference: two functions may have one name."""
     one = problem.interest
     marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
@@ -151,7 +153,7 @@ def _certificate(
 
 
 def provenance(
-    problem: Problem, game: GameRun, index: QiiIndex | None, rows: Any
+    problem: QIIProblem, game: GameRun, index: QiiIndex | None, rows: Any
 ) -> dict[str, Any]:
     """The public facts."""
     evaluator = game.evaluator
@@ -200,7 +202,7 @@ def _weights(index: QiiIndex, P: int) -> Any:
     return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}
 
 
-def kept_table(asked: Problem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
+def kept_table(asked: QIIProblem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
     """The table of a game; rows: the individuals X as read, None for quantities of the data.
 
     Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and

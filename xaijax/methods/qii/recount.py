@@ -28,10 +28,10 @@ from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 
 if TYPE_CHECKING:
-    from xaijax.methods.qii.problem import Problem
+    from xaijax.methods.qii.problem import QIIProblem
 
 WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
 WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
@@ -240,7 +240,7 @@ def is_prior(problem: Any, chance: np.ndarray | None) -> bool:
     return any(np.allclose(chance, one, rtol=1e-5, atol=1e-6) for one in priors)
 
 
-def copies(problem: Problem, X: Any) -> list[str]:
+def copies(problem: QIIProblem, X: Any) -> list[str]:
     """The arguments passed as public rows all of which occur among the data.
 
     X: the individuals as read; None for quantities of the data.
@@ -253,7 +253,7 @@ def copies(problem: Problem, X: Any) -> list[str]:
     ]
 
 
-def _pool(problem: Problem) -> Any:
+def _pool(problem: QIIProblem) -> Any:
     """The donors, or the rows that they are a median of where these are like the data."""
     pool = problem.pool
     if isinstance(pool, Baseline) and isinstance(pool.row, str):
@@ -264,7 +264,7 @@ def _pool(problem: Problem) -> Any:
     return problem.pool_rows
 
 
-def all_among(table: Table, rows: Any, data: Any) -> bool:
+def all_among(table: CodeTable, rows: Any, data: Any) -> bool:
     """Whether all rows [M] are equal, bit for bit, to rows of the data [D]; both as read."""
     table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
     return bool(np.isin(_hashed(table.encode(rows)[1]), _hashed(own)).all())
@@ -275,7 +275,7 @@ def _hashed(codes: Any) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def other_labels(problem: Problem) -> bool:
+def other_labels(problem: QIIProblem) -> bool:
     """Whether the data show labels other than 0 and 1 where no classes were declared."""
     if problem.facts["positive_given"]:
         return False

@@ -29,7 +29,7 @@ FEWER_DRAWS = "fewer samples=, fewer rows of X, or columns united to fewer playe
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """samples=, scheme=, stop= and what goes with them, as read."""
 
     samples: int
@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass
-class Drawn:
+class SampledValues:
     """What came out, float64."""
 
     values: np.ndarray  # [N, V, K]
@@ -63,7 +63,7 @@ def _factors(game: GameRun) -> np.ndarray:
     return np.ones(1) if combine is None else combine
 
 
-def checked_design(game: GameRun, index: QiiIndex, plan: Plan) -> tuple[Any, np.ndarray]:
+def checked_design(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> tuple[Any, np.ndarray]:
     """(the draws of an index, the factor of each stratum's mean); refuses what is not sampled."""
     factors = _factors(game)
     if index.simple:
@@ -78,7 +78,9 @@ def checked_design(game: GameRun, index: QiiIndex, plan: Plan) -> tuple[Any, np.
     return design, factors
 
 
-def sampled_index(game: GameRun, index: QiiIndex, plan: Plan, ready: Callable[[], None]) -> Drawn:
+def sampled_index(
+    game: GameRun, index: QiiIndex, plan: SamplingPlan, ready: Callable[[], None]
+) -> SampledValues:
     """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
     design, factors = checked_design(game, index, plan)
     largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
@@ -105,7 +107,7 @@ def design_of(index: QiiIndex, P: int, seed: int) -> Any:
     return designs.Orders(seed, P, None if named(index.name).draws_orders else index.weights)
 
 
-def refuse_stop(game: GameRun, plan: Plan) -> None:
+def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
     """Raise InputError for a stopping rule of what is no mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
@@ -114,7 +116,7 @@ def refuse_stop(game: GameRun, plan: Plan) -> None:
         )
 
 
-def refuse_long_draws(game: GameRun, coalitions: int, plan: Plan) -> None:
+def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
     """Raise InputError, MemoryPlanError for draws of `coalitions` sets each that would not end."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None and rows > MOST_ROWS:
@@ -132,7 +134,7 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: Plan) -> None:
         )
 
 
-def tell_long_draws(game: GameRun, coalitions: int, plan: Plan) -> None:
+def tell_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
     """Warn of a long run before it starts; where it may stop early, see `_one_run`."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None:
@@ -147,14 +149,16 @@ def _strata(game: GameRun) -> int:
     return 1 if game.quantity.groups is None else len(game.quantity.groups)
 
 
-def of_a_list(game: GameRun, plan: Plan) -> Plan:
+def of_a_list(game: GameRun, plan: SamplingPlan) -> SamplingPlan:
     """The plan for listed sets, which have no orders: the draws of a pool are its rows."""
     if plan.scheme != "fixed-pool":
         return plan
     return replace(plan, samples=fixed_pool.sizes(plan.samples, _strata(game))[1])
 
 
-def sampled_list(game: GameRun, replaced: np.ndarray, contrast: np.ndarray, plan: Plan) -> Drawn:
+def sampled_list(
+    game: GameRun, replaced: np.ndarray, contrast: np.ndarray, plan: SamplingPlan
+) -> SampledValues:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     plan = of_a_list(game, plan)
     tell_long_draws(game, len(replaced), plan)
@@ -171,8 +175,12 @@ def sampled_list(game: GameRun, replaced: np.ndarray, contrast: np.ndarray, plan
 
 
 def _of_two(
-    game: GameRun, replaced: np.ndarray, contrast: np.ndarray, rows: draws.DrawnRows, plan: Plan
-) -> Drawn:
+    game: GameRun,
+    replaced: np.ndarray,
+    contrast: np.ndarray,
+    rows: draws.DrawnRows,
+    plan: SamplingPlan,
+) -> SampledValues:
     """By the parts of what is made of two means, with errors by the delta method."""
     quantity = game.quantity
     design = designs.ListedSets(~replaced, np.eye(len(replaced)))
@@ -191,12 +199,17 @@ def _of_two(
         errors.append(error)
         freedom = draws.degrees_of_freedom(run.moments)
     stats = _stats(plan, np.full(rows.games, plan.samples), np.full(rows.games, freedom))
-    return Drawn(np.concatenate(values), np.concatenate(errors), stats)
+    return SampledValues(np.concatenate(values), np.concatenate(errors), stats)
 
 
 def _fresh(
-    game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, width: float, plan: Plan
-) -> Drawn:
+    game: GameRun,
+    design: Any,
+    rows: draws.DrawnRows,
+    factors: np.ndarray,
+    width: float,
+    plan: SamplingPlan,
+) -> SampledValues:
     """Independent draws, until they are done or the stopping rule is content."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
     for _, run in draws.runs(game, design, rows):
@@ -214,7 +227,7 @@ def _fresh(
                 f"{plan.epsilon:g} within samples={plan.samples:,}; their std_errors say how far "
                 "they got. Raise samples= or epsilon=."
             )
-    return Drawn(np.concatenate(values), np.concatenate(errors), stats)
+    return SampledValues(np.concatenate(values), np.concatenate(errors), stats)
 
 
 def looks(samples: int, chunk: int) -> list[int]:
@@ -227,7 +240,7 @@ def looks(samples: int, chunk: int) -> list[int]:
     return [*counts, samples]
 
 
-def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan) -> Any:
+def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: SamplingPlan) -> Any:
     """(values, errors, degrees of freedom, draws, Bernstein half-width) of some games."""
     n = len(run.chosen)
     stops = [plan.samples]
@@ -262,14 +275,14 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Plan)
 
 
 def _fixed(
-    game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: Plan
-) -> Drawn:
+    game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: SamplingPlan
+) -> SampledValues:
     out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
     freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
     stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)
     stats["orders"] = out.orders
     stats |= _of_pool(game, out.pool, rows.strata, out.pool_errors, plan.width)
-    return Drawn(out.values, out.std_errors, stats)
+    return SampledValues(out.values, out.std_errors, stats)
 
 
 def _of_pool(
@@ -283,7 +296,7 @@ def _of_pool(
     }
 
 
-def _stats(plan: Plan, counts: np.ndarray, freedom: np.ndarray) -> dict[str, Any]:
+def _stats(plan: SamplingPlan, counts: np.ndarray, freedom: np.ndarray) -> dict[str, Any]:
     return {"draws": counts, "dof": freedom, "scheme": plan.scheme}
 
 

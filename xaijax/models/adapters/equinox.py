@@ -10,7 +10,7 @@ import jax
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.modules import missing, module_source, refuse_options
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
 def is_equinox(f: Any) -> bool:
@@ -26,7 +26,7 @@ def is_equinox(f: Any) -> bool:
     return not type(f).__module__.startswith("equinox._")
 
 
-def equinox_module(f: Any, params: Any, state: Any, backend: str) -> Source:
+def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A callable Equinox module, or (module, state) as `eqx.nn.make_with_state` returns them.
 
     Its params are `equinox.filter(module, equinox.is_array)`; with a state, (these, the state).

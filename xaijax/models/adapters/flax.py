@@ -20,7 +20,7 @@ from xaijax.models.adapters.modules import (
     refuse_options,
 )
 from xaijax.models.base.options import came
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
 def is_linen(f: Any) -> bool:
@@ -30,7 +30,7 @@ def is_linen(f: Any) -> bool:
     return linen is not None and (isinstance(first, linen.Module) or _is_train_state(f))
 
 
-def linen_module(f: Any, params: Any, state: Any, backend: str) -> Source:
+def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A linen module and its variables, or a TrainState; written for a batch."""
     if _is_train_state(f):
         refuse_options("Flax", backend, params, state)
@@ -68,7 +68,7 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> Source:
     return _source(name, apply, _said_in_call(module, call), read, (module, read, None))
 
 
-def _of_train_state(state: Any) -> Source:
+def _of_train_state(state: Any) -> ModelSource:
     """The module of a TrainState by its `apply_fn`, which takes variables and a batch."""
     apply = state.apply_fn
     module = getattr(apply, "__self__", None)
@@ -88,7 +88,7 @@ def _of_train_state(state: Any) -> Source:
 
 def _source(
     name: str, apply: Callable[..., Any], mode: dict[str, bool], variables: Any, again: Any
-) -> Source:
+) -> ModelSource:
     # What an answer writes into other collections, a cache say, is dropped.
     written = [key for key in variables if key not in ("params", "batch_stats")]
 
@@ -134,7 +134,7 @@ def is_nnx(f: Any) -> bool:
     return nnx is not None and isinstance(f, nnx.Module)
 
 
-def nnx_module(f: Any, params: Any, state: Any, backend: str) -> Source:
+def nnx_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A callable nnx module, written for a batch. Its params are the state of a clone in inference
     mode, without its streams of random numbers; the module itself is not touched. What an answer
     writes, as the counters of streams that an RNN asks for its first carry, is dropped.

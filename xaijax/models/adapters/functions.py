@@ -16,10 +16,10 @@ from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.options import WORDS, came
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
-def plain_function(f: Callable[..., Any], params: Any, backend: str) -> Source:
+def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSource:
     """A batched function: f(X), or f(params, X) where params are given, -> [R] or [R, K]."""
     name = function_name(f)
     if backend == "host":
@@ -84,8 +84,8 @@ def on_one_device(params: Any) -> Any:
 
 def _source(
     backend: str, reason: str, name: str, head: Callable[..., Any], params: Any = None
-) -> Source:
-    return Source(
+) -> ModelSource:
+    return ModelSource(
         backend=backend,
         reason=reason,
         name=name,

@@ -9,7 +9,7 @@ from typing import Any
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.functions import checked_params
 from xaijax.models.adapters.modules import in_inference, module_source, refuse_missing
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
 def is_haiku(f: Any) -> bool:
@@ -18,7 +18,7 @@ def is_haiku(f: Any) -> bool:
     return haiku is not None and isinstance(f, (haiku.Transformed, haiku.TransformedWithState))
 
 
-def haiku_function(f: Any, params: Any, state: Any, backend: str) -> Source:
+def haiku_function(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A transformed function of a batch, with its params and, of TransformedWithState, its state.
 
     It is asked without a random key, so that a function that draws is refused by Haiku.

@@ -11,7 +11,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.modules import module_source, refuse_options
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
 def is_keras(f: Any) -> bool:
@@ -20,7 +20,7 @@ def is_keras(f: Any) -> bool:
     return keras is not None and isinstance(f, keras.Model)
 
 
-def keras_model(f: Any, params: Any, state: Any, backend: str) -> Source:
+def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A built Keras model in inference mode; its variables are not touched. A model of several
     inputs is given rows in a dict by their names, or in a list in their order.
 

@@ -15,9 +15,9 @@ from xaijax.models.adapters.onnx import is_onnx, onnx_file
 from xaijax.models.adapters.sklearn import estimator, estimator_method, is_estimator, owner_of
 from xaijax.models.adapters.torch import is_torch, torch_module
 from xaijax.models.base.options import came
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
-Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], Source]]
+Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], ModelSource]]
 
 # (whether f is of this library, without importing it; what reads f, params=, state=, backend=)
 ADAPTERS: list[Adapter] = [
@@ -31,7 +31,7 @@ ADAPTERS: list[Adapter] = [
 ]
 
 
-def source(f: Any, params: Any, state: Any, backend: str) -> Source:
+def source(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """What its adapter finds out about f.
 
     Raises InputError and InputTypeError for a model that none of them takes.

@@ -1,4 +1,4 @@
-"""What the adapters of neural libraries share: inference form, arguments refused, the `Source`."""
+"""What the adapters of neural libraries share: inference form, refused arguments, `ModelSource`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.base.options import WORDS
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 # What a module's own signature may call its mode, and what it is when the module is not trained.
 INFERENCE = {
@@ -87,9 +87,9 @@ def module_source(
     params: Any = None,
     backend: str = "jax",
     again: Any = None,
-) -> Source:
-    """A module's `Source`: one head for all words of `output=`."""
-    return Source(
+) -> ModelSource:
+    """A module's `ModelSource`: one head for all words of `output=`."""
+    return ModelSource(
         backend=backend,
         reason=reason,
         name=name,

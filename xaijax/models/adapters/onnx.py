@@ -16,7 +16,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.models.adapters.modules import module_source, refuse_options
 from xaijax.models.base.options import WORDS
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 DTYPES = {
     "tensor(float)": np.float32,
@@ -33,7 +33,7 @@ def is_onnx(f: Any) -> bool:
     return isinstance(f, (str, os.PathLike)) and str(f).endswith(".onnx")
 
 
-def onnx_file(f: Any, params: Any, state: Any, backend: str) -> Source:
+def onnx_file(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A file whose inputs have rows of any number as their first axis. Of a label and chances,
     "proba" is the default.
 

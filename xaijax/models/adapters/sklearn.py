@@ -19,7 +19,7 @@ from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.models.adapters.boosted import BOOSTED, booster_heads, library_of, margin_of
 from xaijax.models.base.outputs import check_raw
-from xaijax.models.base.source import DECIDED, Source
+from xaijax.models.base.source import DECIDED, ModelSource
 from xaijax.models.identity.patched import check_version, chosen, is_own, of_sklearn
 
 # What each word of `output=` asks, and methods that answer and have no word.
@@ -59,7 +59,7 @@ def owner_of(method: Any) -> Any:
     return owner if known and is_estimator(owner) else None
 
 
-def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> Source:
+def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> ModelSource:
     """A bound method of a fitted estimator: the estimator with that answer, in JAX where it has a
     translation; what `output=` has no word for is called on the host.
     """
@@ -72,7 +72,7 @@ def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> Sour
     if backend == "jax":
         raise InputError(f"backend='jax' is not available for {told}. Leave backend= out.")
     _check_fitted(owner, type(owner).__name__)
-    return Source(
+    return ModelSource(
         backend="host",
         reason="backend='host' was said" if backend == "host" else "a method of an estimator",
         name=told,
@@ -84,7 +84,7 @@ def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> Sour
     )
 
 
-def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> Source:
+def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> ModelSource:
     """A fitted estimator: its predict_proba, decision_function and predict by `output=`; method:
     that one alone.
     """
@@ -145,7 +145,7 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> S
         decided = _refused(name)
     if columns == "decision" and classes is not None and len(classes) == 2 and not several:
         heads["columns"], columns = _both_classes(heads["decision"], name), "columns"
-    return Source(
+    return ModelSource(
         backend="host",
         reason=reason,
         name=name,

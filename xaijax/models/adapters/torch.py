@@ -21,7 +21,7 @@ from xaijax.models.adapters.modules import (
     refuse_missing,
     refuse_options,
 )
-from xaijax.models.base.source import Source
+from xaijax.models.base.source import ModelSource
 
 
 def is_torch(f: Any) -> bool:
@@ -30,7 +30,7 @@ def is_torch(f: Any) -> bool:
     return torch is not None and isinstance(f, torch.nn.Module)
 
 
-def torch_module(f: Any, params: Any, state: Any, backend: str) -> Source:
+def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A module written for a batch: a copy of it in `eval()`.
 
     On the host it runs under `torch.inference_mode`, on the device where its parameters are. With
@@ -105,7 +105,7 @@ def _logits(answers: Any, kind: type, name: str) -> Any:
     )
 
 
-def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Source:
+def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> ModelSource:
     """The module as torchax gives it to JAX; raises InputError where torchax cannot be used."""
     try:
         torchax = require("torchax", "torchax")

@@ -82,7 +82,7 @@ BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond w
 
 
 @dataclass
-class Comparison:
+class TranslationCheck:
     """Compares a translation with its estimator, and holds who answers.
 
     JAX answers first. If rounding is the difference, the translation is made again for numbers and
@@ -372,7 +372,7 @@ def check_unchanged(model: Model) -> None:
     state = getattr(model.apply, "state", None)
     if state is not None and all(key[0] == "rows" for key in model.compiled):
         state.refuse_changed()
-    if isinstance(model.comparison, Comparison):
+    if isinstance(model.comparison, TranslationCheck):
         model.comparison.check_fit()
 
 
@@ -383,7 +383,7 @@ def answering(model: Model, offsets: bool = True) -> Model:
     translation that has one.
     """
     comparison, original = model.comparison, model.original
-    if not isinstance(comparison, Comparison) or original is None:
+    if not isinstance(comparison, TranslationCheck) or original is None:
         return model
     if comparison.reason is not None:
         return original

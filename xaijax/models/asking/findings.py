@@ -61,7 +61,9 @@ class Probe:
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
     coarse: bool = False  # JAX: whether answers of whole numbers lose digits, as was warned of
-    programs: Kept | None = None  # JAX: what is compiled of the model, and by what it is traced to
+    programs: ProgramCache | None = (
+        None  # JAX: what is compiled of the model, and by what it is traced to
+    )
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
     # host: whether the estimator is another than was probed; None: a function, of which that is
@@ -117,7 +119,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     )
 
 
-def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> Kept:
+def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCache:
     """The model's program for few rows, and what is found in its trace; all models that are traced
     to it share it.
     """
@@ -198,7 +200,7 @@ def both_answers(
     return found[: len(rows)], own[: len(rows)]
 
 
-def _programs(compiled: dict[Any, Any], rows: np.ndarray) -> Kept:
+def _programs(compiled: dict[Any, Any], rows: np.ndarray) -> ProgramCache:
     """What is compiled of a model that was probed with such rows."""
     return compiled["probe", rows.shape[1:], rows.dtype.name]
 
@@ -314,7 +316,7 @@ RECENT = 8  # programs that are kept though no model is left that is traced to t
 LARGEST = 1 << 26  # bytes of constants, above which they go with the last model
 
 
-class Kept(dict[Any, Any]):
+class ProgramCache(dict[Any, Any]):
     """What is compiled of one program; the probe's own is at "probe"."""
 
     def __init__(self) -> None:
@@ -322,8 +324,8 @@ class Kept(dict[Any, Any]):
         self.of: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that are traced to it
 
 
-_known: weakref.WeakValueDictionary[Hashable, Kept] = weakref.WeakValueDictionary()
-_recent: OrderedDict[Hashable, Kept] = OrderedDict()
+_known: weakref.WeakValueDictionary[Hashable, ProgramCache] = weakref.WeakValueDictionary()
+_recent: OrderedDict[Hashable, ProgramCache] = OrderedDict()
 
 
 def facts_of(model: Model) -> tuple[Any, ...]:
@@ -340,7 +342,7 @@ def kept_of(
     constants: int,
     whole: Any,
     trace: Callable[[int], Any],
-) -> Kept:
+) -> ProgramCache:
     """What is kept of the program with this digest; empty where it is not known yet.
 
     Args:
@@ -351,11 +353,11 @@ def kept_of(
         trace: (number of rows) -> the model's closed trace, which is compared with the one known.
     """
     if digest is None:
-        return Kept()
+        return ProgramCache()
     name = (facts, digest)
     kept = _known.get(name)
     if kept is None or not (whole in kept.of or _same(kept, trace)):
-        kept = _known[name] = Kept()
+        kept = _known[name] = ProgramCache()
     kept.of.add(whole)
     if constants <= LARGEST:
         _recent[name] = kept
@@ -365,11 +367,11 @@ def kept_of(
     return kept
 
 
-def _same(kept: Kept, trace: Callable[[int], Any]) -> bool:
+def _same(kept: ProgramCache, trace: Callable[[int], Any]) -> bool:
     return all(same_steps(one, trace(R)) for R, one in _traces(kept).items())
 
 
-def _traces(kept: Kept) -> dict[int, Any]:
+def _traces(kept: ProgramCache) -> dict[int, Any]:
     """The closed traces of the model for other numbers of rows than the probe's, by that number."""
     if "probe" not in kept:
         return {}

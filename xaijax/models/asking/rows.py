@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.forks import before_jax
-from xaijax.models.asking.comparison import Comparison, answering, check_unchanged
+from xaijax.models.asking.comparison import TranslationCheck, answering, check_unchanged
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.structure.declared import GivenSplit
@@ -41,7 +41,7 @@ def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
         return coded_rows(model, X)
     if model.reader is None:
         return model, (jax_rows if model.loop == "jax" else host_rows)(model, X)
-    compared = isinstance(comparison, Comparison)
+    compared = isinstance(comparison, TranslationCheck)
     if compared and comparison.reason is not None:
         return model.original, X
     rows = host_rows(model, X)
@@ -134,7 +134,7 @@ def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
         yield start, given.part(start, start + step)
 
 
-class OfCodes:
+class CodeFunction:
     """A model's function, given codes [R, C] in place of rows."""
 
     def __init__(self, function: Callable[..., Any], table: Any) -> None:
@@ -151,7 +151,7 @@ class OfCodes:
         return self._function(*params, self._rows(codes))
 
 
-class OfWords(OfCodes):
+class WordFunction(CodeFunction):
     """The same on the host, where rows are not to be written to."""
 
     def __call__(self, *given: Any) -> Any:
@@ -177,7 +177,7 @@ def of_codes(model: Model, table: Any) -> Model:
         changes["structure"] = "plain"  # a structure looks at columns, which are of codes here
     elif whole is not None and model.structure is not None:
         changes["structure"] = _of_whole(model.structure, whole)
-    wrapped = OfCodes if model.loop == "jax" else OfWords
+    wrapped = CodeFunction if model.loop == "jax" else WordFunction
     for name in ("apply", "call", "scores", "decide"):
         if (own := getattr(model, name)) is not None:
             changes[name] = wrapped(own, table)
@@ -190,7 +190,7 @@ def _of_whole(structure: Any, table: FloatTable) -> Any:
     if table.codes_per_column == 2:
         return "plain"  # a structure is one of single numbers
     if isinstance(structure, GivenSplit):
-        return dataclasses.replace(structure, first=OfCodes(structure.first, table))
+        return dataclasses.replace(structure, first=CodeFunction(structure.first, table))
     return structure
 
 

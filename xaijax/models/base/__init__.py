@@ -2,7 +2,7 @@
 
 Reading order:
 
-    source           `Source`: what an adapter found out; `Recipe`: by what a model travels
+    source           `ModelSource`: what an adapter found out; `ModelRecipe`: how a model is pickled
     trace            a JAX function with its precision set, its output checked
     traced_state     what a function read when it was traced; the same is not traced again
     outputs          what a model may return, and the column that `output=` chooses

@@ -1,4 +1,4 @@
-"""`Source`: what an adapter found out about a model. `Recipe`: by what a `Model` travels."""
+"""`ModelSource`: what an adapter found out about a model. `ModelRecipe`: how it is pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DECIDED = "decided"  # a column for each class: 1 where `decide` answers with it
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """One kind of model, read by its adapter; `as_model` makes the `Model` from it.
 
     heads: what the model can answer, by the word of `output=`; each is f(params, rows) for backend
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ModelRecipe:
     """make(**given).replace(**changes): the same model, made anew wherever it is opened."""
 
     make: Callable[..., Any]
@@ -57,7 +57,9 @@ class Recipe:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, make: Callable[..., Any], source: Source, given: Mapping[str, Any]) -> Recipe:
+    def of(
+        cls, make: Callable[..., Any], source: ModelSource, given: Mapping[str, Any]
+    ) -> ModelRecipe:
         """What an adapter read, with the options given beside f, params and state.
 
         A module travels in the form in which it was read, whatever became of the person's since.
@@ -75,23 +77,23 @@ class Recipe:
         made = self.make(**self.given)
         return made.replace(**self.changes) if self.changes else made
 
-    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+    def changed(self, changes: Mapping[str, Any]) -> ModelRecipe:
         """That of the model's copy by `Model.replace`."""
         return dataclasses.replace(self, changes={**self.changes, **changes})
 
 
-def reduced(found: Recipe | None, name: str) -> Any:
+def reduced(found: ModelRecipe | None, name: str) -> Any:
     """The value of a model's `__reduce__`."""
     found = _known(found, name)
     return recipe(found.make, found.given, found.changes)
 
 
-def anew(found: Recipe | None, name: str) -> Any:
+def anew(found: ModelRecipe | None, name: str) -> Any:
     """The model, made again in this process: of a translation nothing is known yet."""
     return _known(found, name).made()
 
 
-def _known(found: Recipe | None, name: str) -> Recipe:
+def _known(found: ModelRecipe | None, name: str) -> ModelRecipe:
     if found is None:
         raise InputTypeError(
             f"{name} cannot travel to another process: it is a copy that the engine made of a "

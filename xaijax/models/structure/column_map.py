@@ -2,9 +2,9 @@
 
 A number that a model makes of a row may depend on one column only: scaled, encoded, looked up in a
 table. A hybrid takes each column from one of two rows, so such a number of the hybrid is that of
-the one row or of the other. `Rows` stands for numbers of this kind and says which column each is
-made of; the first step that joins numbers of several columns is the layer (`run_trace`), or nothing
-that is known.
+the one row or of the other. `ColumnwiseArray` stands for numbers of this kind and says which
+column each is made of; the first step that joins numbers of several columns is the layer
+(`run_trace`), or nothing that is known.
 
 `Repeated` knows the steps that were made before: the same step of the same inputs has the same
 outputs. A decided class is traced beside the scores that say whether it is sound, so a trace holds
@@ -48,7 +48,7 @@ class NoLayer(Exception):
 
 
 @dataclass(frozen=True)
-class Rows:
+class ColumnwiseArray:
     """Numbers [R, ...] of which each depends on one column of its row, or on none."""
 
     owner: np.ndarray  # int [...], a column of the model or NONE
@@ -60,7 +60,7 @@ class Rows:
 class Turned:
     """Numbers [C, R]: the columns of rows [R, C], each a line."""
 
-    rows: Rows
+    rows: ColumnwiseArray
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,11 +68,13 @@ class Turned:
         return self.rows.shape[::-1]
 
 
-def turned(equation: Any, x: Any) -> Rows | Turned | None:
+def turned(equation: Any, x: Any) -> ColumnwiseArray | Turned | None:
     """What a transposition makes of [R, C] or of [C, R]; None: it is another step."""
     if equation.primitive.name != "transpose" or equation.params["permutation"] != (1, 0):
         return None
-    return x.rows if isinstance(x, Turned) else Turned(x) if isinstance(x, Rows) else None
+    return (
+        x.rows if isinstance(x, Turned) else Turned(x) if isinstance(x, ColumnwiseArray) else None
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Uniform:
 
 def bare(x: Any) -> Any:
     """The numbers of whatever stands for them; None where they are not known."""
-    return x.value if isinstance(x, Rows | Uniform) else x
+    return x.value if isinstance(x, ColumnwiseArray | Uniform) else x
 
 
 def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
@@ -117,7 +119,7 @@ def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
     return name in ELEMENTWISE and any(isinstance(x, Uniform) for x in inputs)
 
 
-def with_rows(equation: Any, inputs: list[Any]) -> Rows:
+def with_rows(equation: Any, inputs: list[Any]) -> ColumnwiseArray:
     """What stands for the output of a step that reads rows; raises NoLayer.
 
     Sums over several columns are not for this function.
@@ -125,12 +127,12 @@ def with_rows(equation: Any, inputs: list[Any]) -> Rows:
     if len(equation.outvars) != 1:
         raise NoLayer
     name, shape = equation.primitive.name, equation.outvars[0].aval.shape
-    R = next(x.shape[0] for x in inputs if isinstance(x, Rows))
+    R = next(x.shape[0] for x in inputs if isinstance(x, ColumnwiseArray))
     if shape[:1] != (R,):
         raise NoLayer
     if name in ELEMENTWISE:
         owner = _elementwise(inputs, shape)
-    elif name == "gather" and not isinstance(inputs[0], Rows):
+    elif name == "gather" and not isinstance(inputs[0], ColumnwiseArray):
         owner = _looked_up(equation, inputs, shape)
     elif name in MOVES:
         owner = _moved(equation, inputs, shape)
@@ -142,10 +144,10 @@ def with_rows(equation: Any, inputs: list[Any]) -> Rows:
         raise NoLayer
     numbers = [bare(x) for x in inputs]
     known = all(x is not None for x in numbers)
-    return Rows(owner, shape, evaluated(equation, numbers)[0] if known else None)
+    return ColumnwiseArray(owner, shape, evaluated(equation, numbers)[0] if known else None)
 
 
-def reduced(rows: Rows, axes: tuple[int, ...]) -> np.ndarray:
+def reduced(rows: ColumnwiseArray, axes: tuple[int, ...]) -> np.ndarray:
     """Owners of what is reduced over axes that hold numbers of one column; raises NoLayer."""
     if 0 in axes:
         raise NoLayer
@@ -159,7 +161,7 @@ def reduced(rows: Rows, axes: tuple[int, ...]) -> np.ndarray:
 def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
     owner = np.full(shape[1:], NONE)
     for x in inputs:
-        if isinstance(x, Rows):
+        if isinstance(x, ColumnwiseArray):
             own = np.broadcast_to(x.owner, shape[1:])
             if ((own != NONE) & (owner != NONE) & (own != owner)).any():
                 raise NoLayer
@@ -179,7 +181,11 @@ def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
     """Owners after sums over numbers of one column."""
     rows, matrix = inputs
     (left, right), batch = equation.params["dimension_numbers"]
-    if not isinstance(rows, Rows) or isinstance(matrix, Rows) or batch != ((), ()):
+    if (
+        not isinstance(rows, ColumnwiseArray)
+        or isinstance(matrix, ColumnwiseArray)
+        or batch != ((), ())
+    ):
         raise NoLayer
     free = bare(matrix).ndim - len(right)
     owner = reduced(rows, tuple(left))
@@ -189,17 +195,23 @@ def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
 
 def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
     """Owners after numbers changed places: the step itself is run on names of the places."""
-    names = 1 + max(int(x.owner.max(initial=NONE)) for x in inputs if isinstance(x, Rows)) + 1
+    names = (
+        1
+        + max(int(x.owner.max(initial=NONE)) for x in inputs if isinstance(x, ColumnwiseArray))
+        + 1
+    )
     R = shape[0]
     row = np.arange(R).reshape(R, *[1] * 30)
 
     def named(x: Any, place: int) -> Any:
-        if isinstance(x, Rows | Uniform):
+        if isinstance(x, ColumnwiseArray | Uniform):
             of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
-            owner = x.owner if isinstance(x, Rows) else np.full(x.shape[1:], NONE)
+            owner = x.owner if isinstance(x, ColumnwiseArray) else np.full(x.shape[1:], NONE)
             return (of_row + owner[None] + 1).astype("int32")
         beside = place and equation.primitive.name != "concatenate"
-        if beside and isinstance(x, Tracer | Rows | Uniform):  # a place that a row chooses
+        if beside and isinstance(
+            x, Tracer | ColumnwiseArray | Uniform
+        ):  # a place that a row chooses
             raise NoLayer
         if equation.primitive.name in ("concatenate", "stack"):
             raise NoLayer
@@ -369,7 +381,7 @@ MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum add
 MOST_SPREAD = 1 << 14  # of one that is used as a dense layer; past it columns are added up
 
 # What is done at the layer: (the layer, its columns, the output's shape) -> the output.
-AtLayer = Callable[[Layer, Rows, tuple[int, ...]], Any]
+AtLayer = Callable[[Layer, ColumnwiseArray, tuple[int, ...]], Any]
 
 
 def run_trace(
@@ -388,7 +400,7 @@ def run_trace(
         key = made.key(equation, inputs)
         outputs = made.outputs(key)
         if outputs is None:
-            if any(isinstance(v, Rows | Turned) for v in inputs):
+            if any(isinstance(v, ColumnwiseArray | Turned) for v in inputs):
                 outputs = _with_rows(equation, inputs, R, layer, made)
             else:
                 outputs = evaluated(equation, [bare(v) for v in inputs])
@@ -408,7 +420,9 @@ def _with_rows(
     if name in CALLS:
         if options.get("name") in NAMED:
             rows, *others = inputs
-            if not isinstance(rows, Rows) or any(isinstance(x, Rows) for x in others):
+            if not isinstance(rows, ColumnwiseArray) or any(
+                isinstance(x, ColumnwiseArray) for x in others
+            ):
                 raise NoLayer
             return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
         inner = options[CALLS[name]]
@@ -438,13 +452,13 @@ def _product(
     """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
     makes of W @ row. The columns may have further axes of one, as W @ row[:, None] makes them.
     """
-    first = isinstance(inputs[0], Rows | Turned)
+    first = isinstance(inputs[0], ColumnwiseArray | Turned)
     (own, other), batch = options["dimension_numbers"]
     own, other = (own, other) if first else (other, own)
     given, weights = inputs if first else inputs[::-1]
-    if isinstance(weights, Rows | Turned) or batch != ((), ()):
+    if isinstance(weights, ColumnwiseArray | Turned) or batch != ((), ()):
         raise NoLayer
-    if isinstance(given, Rows) and len(given.shape) > 2 and len(own) == 1 and own[0] > 0:
+    if isinstance(given, ColumnwiseArray) and len(given.shape) > 2 and len(own) == 1 and own[0] > 0:
         if math.prod(given.shape[1:]) != given.shape[own[0]]:
             raise NoLayer
         given, own = flattened(given)[0], (1,)
@@ -464,7 +478,7 @@ def _product(
 
 
 def _sum(
-    rows: Rows, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: AtLayer
+    rows: ColumnwiseArray, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: AtLayer
 ) -> Any:
     """Columns [R, ...] added up over axes that hold several of them."""
     if 0 in axes:
@@ -519,11 +533,15 @@ class AddedUp:
         return rows.sum(axis=self.axes).reshape(len(columns), -1)
 
 
-def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, Rows]:
+def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, ColumnwiseArray]:
     """(the layer, its columns) of a convolution of rows; raises NoLayer."""
     options, (rows, kernel) = dict(equation.params), inputs
     numbers = options["dimension_numbers"]
-    if not isinstance(rows, Rows) or isinstance(kernel, Rows) or options["batch_group_count"] != 1:
+    if (
+        not isinstance(rows, ColumnwiseArray)
+        or isinstance(kernel, ColumnwiseArray)
+        or options["batch_group_count"] != 1
+    ):
         raise NoLayer
     shape = equation.outvars[0].aval.shape
     H, kernel = math.prod(shape[1:]), bare(kernel)
@@ -536,15 +554,17 @@ def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, R
     return Summed(kernel, zero, apply, H * each, "first convolution", linear=True), flat
 
 
-def sum_over(rows: Rows, axes: tuple[int, ...], H: int, dtype: Any) -> tuple[Summed, Rows]:
+def sum_over(
+    rows: ColumnwiseArray, axes: tuple[int, ...], H: int, dtype: Any
+) -> tuple[Summed, ColumnwiseArray]:
     """(the layer, its columns) of a sum of rows over axes."""
     flat, own = flattened(rows)
     size, zero = float(math.prod(own)), jnp.zeros(H, dtype)
     return Summed((), zero, AddedUp(own, axes), size, "first layer", linear=True), flat
 
 
-def flattened(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
+def flattened(rows: ColumnwiseArray) -> tuple[ColumnwiseArray, tuple[int, ...]]:
     """(rows [R, C], the shape that each had)."""
     own = rows.shape[1:]
     value = None if rows.value is None else rows.value.reshape(rows.shape[0], -1)
-    return Rows(rows.owner.ravel(), (rows.shape[0], math.prod(own)), value), own
+    return ColumnwiseArray(rows.owner.ravel(), (rows.shape[0], math.prod(own)), value), own

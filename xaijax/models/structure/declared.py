@@ -111,8 +111,8 @@ def ready(
             "what is known of an estimator that runs in JAX is found."
         )
 
-    def given(function: Any, what: str) -> Given:
-        return Given(
+    def given(function: Any, what: str) -> DeclaredFunction:
+        return DeclaredFunction(
             function,
             has_params,
             precision,
@@ -173,7 +173,7 @@ def declared(
 
 
 @dataclass(frozen=True)
-class Given:
+class DeclaredFunction:
     """A function of (params, ...), or where the model has no params of the rest alone."""
 
     function: Callable[..., Any]
@@ -210,12 +210,12 @@ class Given:
 class Ending:
     """What follows a declared layer: the model's chosen output, checked as a model's answer is."""
 
-    given: Given
+    given: DeclaredFunction
     select: Callable[[Any], Any] | None
     whole: Selected = field(compare=False)
 
     @classmethod
-    def of(cls, given: Given, select: Callable[[Any], Any] | None, name: str) -> Ending:
+    def of(cls, given: DeclaredFunction, select: Callable[[Any], Any] | None, name: str) -> Ending:
         """The ending of the model of this name."""
         whole = Selected(traced(given, given.precision, name), select, given.precision)
         return cls(given, select, whole)

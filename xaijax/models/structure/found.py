@@ -24,9 +24,9 @@ from xaijax.core.once import shapes_of
 from xaijax.models.structure.column_map import (
     MOVES,
     AtLayer,
+    ColumnwiseArray,
     NoLayer,
     Repeated,
-    Rows,
     Turned,
     bare,
     run_trace,
@@ -59,9 +59,9 @@ class FoundLayer:
 
     def of(self, params: Any) -> Columnwise:
         """See `Structure.of`; raises NoLayer."""
-        found: list[tuple[Layer, Rows]] = []
+        found: list[tuple[Layer, ColumnwiseArray]] = []
 
-        def layer(inner: Layer, rows: Rows, shape: tuple[int, ...]) -> Any:
+        def layer(inner: Layer, rows: ColumnwiseArray, shape: tuple[int, ...]) -> Any:
             found.append((inner, rows))
             return jnp.zeros(shape, self.dtype)
 
@@ -86,7 +86,7 @@ class FoundLayer:
         return made.reshape(R, -1)
 
     def _columns(self, params: Any, rows: Any) -> Any:
-        def layer(inner: Layer, columns: Rows, shape: tuple[int, ...]) -> Any:
+        def layer(inner: Layer, columns: ColumnwiseArray, shape: tuple[int, ...]) -> Any:
             raise _Made(columns.value)
 
         try:
@@ -113,12 +113,12 @@ class FoundLayer:
         trace = self.traces[R]
         owner = np.arange(math.prod(self.shape)).reshape(self.shape)
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
-        stand_in = Rows(owner, shape, value)
+        stand_in = ColumnwiseArray(owner, shape, value)
         # As a program gets them: NumPy's float64 as float32, where it is run step by step.
         given = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
         arguments = [*given, stand_in]
         (out,) = run_trace(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
-        if isinstance(out, Rows | Turned):
+        if isinstance(out, ColumnwiseArray | Turned):
             raise NoLayer
         return bare(out)
 

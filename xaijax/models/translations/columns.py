@@ -27,7 +27,7 @@ MISSING = ("missing",)  # stands for NaN, which does not equal itself, among the
 
 
 @dataclass(eq=False)
-class Source:
+class ColumnSource:
     """A column of the model's rows; what is read of it is known once all steps are translated."""
 
     index: int
@@ -51,8 +51,8 @@ class Source:
         return self.codes.setdefault(key_of(value), len(self.codes))
 
 
-class Columns(Sequence[Source | None]):
-    """The input columns of one estimator: a `Source` each, or None for what an earlier step made.
+class Columns(Sequence[ColumnSource | None]):
+    """The input columns of one estimator: a `ColumnSource` each; None if an earlier step made it.
 
     dtype: of the numbers in JAX, float32 or float64. gaps: for each column the source whose missing
     values it may pass on; None: none. lazy: what reads them at the end asks thresholds only, so
@@ -63,9 +63,9 @@ class Columns(Sequence[Source | None]):
 
     def __init__(
         self,
-        sources: Iterable[Source | None],
+        sources: Iterable[ColumnSource | None],
         dtype: np.dtype,
-        gaps: Iterable[Source | None] | None = None,
+        gaps: Iterable[ColumnSource | None] | None = None,
         maps: Iterable[Map | None] | None = None,
         lazy: bool = False,
         centre: Centre | None = None,
@@ -214,7 +214,7 @@ def on_their_side(values: np.ndarray, cuts: np.ndarray, dtype: np.dtype) -> np.n
 class Reader:
     """Rows of an estimator as numbers for its translation."""
 
-    sources: tuple[Source, ...]  # [F]
+    sources: tuple[ColumnSource, ...]  # [F]
     dtype: np.dtype
     name: str
 
@@ -282,7 +282,7 @@ class Reader:
                 f"as_model(..., backend='host')."
             ) from None
 
-    def _values(self, source: Source, column: np.ndarray, argument: str) -> np.ndarray:
+    def _values(self, source: ColumnSource, column: np.ndarray, argument: str) -> np.ndarray:
         if column.dtype.kind not in "biuf":
             try:
                 column = column.astype(np.float64)
@@ -312,7 +312,7 @@ class Reader:
                 raise Untranslatable(f"{argument}: {what} is missing, which {self.name} refuses")
         return normal(one_nan(narrow))
 
-    def _places(self, source: Source, column: np.ndarray, argument: str) -> np.ndarray:
+    def _places(self, source: ColumnSource, column: np.ndarray, argument: str) -> np.ndarray:
         if column.dtype.kind in "biuf":
             distinct, place = np.unique(column, return_inverse=True)
         else:

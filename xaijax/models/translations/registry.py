@@ -17,7 +17,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public, public_class
 from xaijax.models.base.options import check_flag
 from xaijax.models.identity.patched import of_sklearn
-from xaijax.models.translations.columns import Centre, Columns, Source
+from xaijax.models.translations.columns import Centre, Columns, ColumnSource
 from xaijax.tables.table import Untranslatable
 
 Head = Callable[[Any, Any], Any]  # (params, rows [R, F]) -> [R] or [R, K]
@@ -215,7 +215,7 @@ def translated(
         raise Untranslatable("it does not say how many columns it was fitted on")
     names = names if names is not None and len(names) == count else None
     sources = tuple(
-        Source(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
+        ColumnSource(j, repr(names[j]) if names is not None else str(j)) for j in range(int(count))
     )
     return translation(estimator, Columns(sources, np.dtype(dtype), centre=centre)), sources
 

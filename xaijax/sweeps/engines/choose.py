@@ -17,7 +17,7 @@ from xaijax.core.public import public
 from xaijax.sweeps.engines.attempt import Outcome
 from xaijax.sweeps.engines.futures import Dask, Futures, Ray, of_executor
 from xaijax.sweeps.engines.processes import Processes
-from xaijax.sweeps.task import Opened, Receipt, Task, run
+from xaijax.sweeps.task import OpenedTask, Receipt, Task, run
 
 
 def shard_of(executor: Any) -> tuple[Shard, Any]:
@@ -35,7 +35,7 @@ def shard_of(executor: Any) -> tuple[Shard, Any]:
 
 
 @contextmanager
-def engine_of(executor: Any, opened: Opened, timeout: float | None) -> Iterator[Engine]:
+def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Iterator[Engine]:
     """The engine, closed at the end whatever happens."""
     engine = _engine(executor, opened, timeout)
     try:
@@ -44,7 +44,7 @@ def engine_of(executor: Any, opened: Opened, timeout: float | None) -> Iterator[
         engine.close()
 
 
-def _engine(executor: Any, opened: Opened, timeout: float | None) -> Engine:
+def _engine(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
     if executor is None:
         return Here(opened, timeout)
     if isinstance(executor, int):
@@ -128,7 +128,7 @@ class Here:
 
     at_once = 1
 
-    def __init__(self, opened: Opened, timeout: float | None) -> None:
+    def __init__(self, opened: OpenedTask, timeout: float | None) -> None:
         self._opened, self._timeout = opened, timeout
         self._waiting: list[Task] = []
 
@@ -145,7 +145,7 @@ class Here:
             return [(task.part, run(task, self._opened))]
         return [(task.part, self._within(task, self._opened, self._timeout))]
 
-    def _within(self, task: Task, opened: Opened, seconds: float) -> Receipt:
+    def _within(self, task: Task, opened: OpenedTask, seconds: float) -> Receipt:
         """Runs a part in a thread of its own, which is left behind if it takes too long."""
         found: list[Any] = []
 

@@ -5,7 +5,7 @@ Reading order:
     rows           rows of a background, or draws; what reads `background=`, `pool=` and `data=`
     baseline       `Baseline`: one row for all instances, or a function of each
     per_instance   a row, or players, of each instance
-    base           `Replacement`: donors as codes, with weights; `Given`: what makes its own
+    base           `Replacement`: donors as codes, with weights; `ReplacementSource`: makes its own
 """
 
 # Where it was when earlier versions pickled it.

@@ -14,13 +14,20 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.models.asking.comparison import Comparison, answering
+from xaijax.models.asking.comparison import TranslationCheck, answering
 from xaijax.models.asking.rows import row_dtype
 from xaijax.models.model import Model
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, refuse_series, same_labels
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodedTable, FloatTable, Table, Untranslatable, WordTable, dtype_of
+from xaijax.tables.table import (
+    CodedTable,
+    CodeTable,
+    FloatTable,
+    Untranslatable,
+    WordTable,
+    dtype_of,
+)
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
 
@@ -35,7 +42,7 @@ class Replacement:
     kind: ClassVar[str]  # as results record it
     SHARED: ClassVar[bool] = True  # whether all instances have the same donors
 
-    table: Table
+    table: CodeTable
     codes: np.ndarray  # [B, C]
     weights: np.ndarray  # float64 [B], positive, sum 1
     weights_sum: float | None  # of the weights as given; None: none were
@@ -45,7 +52,7 @@ class Replacement:
 
     @classmethod
     def of(
-        cls, model: Model, table: Table, rows: Any, weights: tuple[np.ndarray, float | None]
+        cls, model: Model, table: CodeTable, rows: Any, weights: tuple[np.ndarray, float | None]
     ) -> Self:
         """Of rows as the table read them; weights: as `checks.row_weights` gives them."""
         w, total = weights
@@ -55,7 +62,7 @@ class Replacement:
         try:
             table, codes = table.encode(rows)
         except Untranslatable as reason:
-            assert isinstance(model.comparison, Comparison)
+            assert isinstance(model.comparison, TranslationCheck)
             model.comparison.fall_back(str(reason))
             assert isinstance(table, CodedTable)
             kept = None
@@ -114,18 +121,18 @@ class Replacement:
         assert model.reader is not None
         return self._encoded_by(CodedTable(self.table.host, model.reader))
 
-    def _encoded_by(self, table: Table) -> Replacement:
+    def _encoded_by(self, table: CodeTable) -> Replacement:
         table, codes = table.encode(self.rows)
         rows = self.rows if isinstance(table, CodedTable) else None
         return replace(self, table=table, codes=codes[self.row], rows=rows)
 
-    def held_by(self, table: Table) -> Replacement:
+    def held_by(self, table: CodeTable) -> Replacement:
         """The same rows in codes of another table of them."""
         codes = table.encode(self.table.decode(self.codes))[1]
         return replace(self, table=table, codes=codes)
 
 
-class Given:
+class ReplacementSource:
     """What `background=` takes beside rows: an object that makes its own replacement."""
 
     def replacement(self, model: Model, X: Any) -> Replacement:
@@ -133,7 +140,7 @@ class Given:
         raise NotImplementedError
 
 
-def table_of(model: Model, background: Any, name: str = "background") -> Table:
+def table_of(model: Model, background: Any, name: str = "background") -> CodeTable:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     refuse_series(background, name)
     if is_tree(background):
@@ -183,7 +190,7 @@ def _numbers_of(model: Model) -> np.dtype:
     return np.dtype("f8" if model.precision == "float64" else "f4")
 
 
-def _read_for(model: Model, table: Table) -> Table:
+def _read_for(model: Model, table: CodeTable) -> CodeTable:
     reader = answering(model).reader
     return table if reader is None else CodedTable(table, reader)
 

@@ -13,7 +13,7 @@ from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.games.measure.replacement.base import Given, Replacement, table_of
+from xaijax.games.measure.replacement.base import Replacement, ReplacementSource, table_of
 from xaijax.games.measure.replacement.per_instance import RowOfEach
 from xaijax.models.model import Model
 from xaijax.tables.frames import is_labelled, row_of_numbers
@@ -28,7 +28,7 @@ class BaselineRow(Replacement):
 
 
 @public_class
-class Baseline(Given):
+class Baseline(ReplacementSource):
     """One row that stands for "absent", in place of many background rows.
 
     Give it as `background=` or `pool=`. `Baseline(row)` is that row. `Baseline("median", rows)` and
@@ -105,7 +105,7 @@ class Baseline(Given):
         return checks.as_array(self.row, name)[None]
 
     def replacement(self, model: Model, X: Any) -> Replacement:
-        """See `Given`."""
+        """See `ReplacementSource`."""
         if self.of_each is not None:
             table = table_of(model, X, "X")
             rows = table.read(rows_of(X).part(0, 1), "X", model.allow_nan)

@@ -6,12 +6,12 @@ from typing import Any
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.replacement.base import Given, Replacement, table_of
+from xaijax.games.measure.replacement.base import Replacement, ReplacementSource, table_of
 from xaijax.games.measure.replacement.baseline import Baseline, BaselineRow
 from xaijax.games.measure.replacement.per_instance import RowOfEach
 from xaijax.models.model import Model
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 
 
 class BackgroundRows(Replacement):
@@ -20,7 +20,7 @@ class BackgroundRows(Replacement):
     kind = "rows"
 
 
-class DrawnRows(Replacement):
+class DrawnReplacement(Replacement):
     """Rows that somebody drew, to be taken in order."""
 
     kind = "sampler"
@@ -28,7 +28,7 @@ class DrawnRows(Replacement):
 
 
 KINDS = {
-    one.kind: one for one in (BackgroundRows, BaselineRow, DrawnRows, RowOfEach)
+    one.kind: one for one in (BackgroundRows, BaselineRow, DrawnReplacement, RowOfEach)
 }  # by what results record
 
 
@@ -40,7 +40,7 @@ def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
     background, weights = weighted_rows(background, weights)
-    if isinstance(background, Given):
+    if isinstance(background, ReplacementSource):
         if weights is not None:
             raise InputError("weights belong to background rows; a Baseline is one row.")
         return background.replacement(model, X)
@@ -59,7 +59,7 @@ def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
-    if isinstance(data, Given):
+    if isinstance(data, ReplacementSource):
         raise InputTypeError(
             "data= of AnchorExplainer is rows, by which coverage is counted. A Baseline is what "
             "stands in for free players: say perturbation=Baseline(...)."
@@ -88,7 +88,7 @@ def weighted_rows(background: Any, weights: Any, name: str = "background") -> tu
 
 
 def intervention_of(
-    model: Model, table: Table, pool: Any, weights: Any, kind: str = "rows"
+    model: Model, table: CodeTable, pool: Any, weights: Any, kind: str = "rows"
 ) -> Replacement:
     """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 

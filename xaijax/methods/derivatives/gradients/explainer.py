@@ -35,7 +35,13 @@ from xaijax.methods.derivatives.gradients.reading import (
     refuse_whole_numbers,
     stand_ins,
 )
-from xaijax.methods.derivatives.gradients.run import PASSES, Run, base_answers, base_rows, sizes_of
+from xaijax.methods.derivatives.gradients.run import (
+    PASSES,
+    GradientPrograms,
+    base_answers,
+    base_rows,
+    sizes_of,
+)
 from xaijax.methods.derivatives.gradients.slopes import (
     refuse_answers,
     refuse_findings,
@@ -44,7 +50,7 @@ from xaijax.methods.derivatives.gradients.slopes import (
     refuse_not_finite,
     warn_of_steps,
 )
-from xaijax.methods.derivatives.gradients.space import Between, OfCodes, Pair, space_of
+from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair, space_of
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
 from xaijax.methods.progress import progress_bar
 from xaijax.methods.record import background, cost, instances, numbers, sizes
@@ -158,7 +164,7 @@ class GradientExplainer:
         self._given = background, weights, players, limits
         self._of_each = stand_ins_of(background)
         self._evaluator: Evaluator | None = None
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, GradientPrograms] = {}
         if self._of_each is None:
             self._open()
 
@@ -224,7 +230,7 @@ class GradientExplainer:
             values, variances = run.values(work, bar.update)
         refuse_not_finite(values, allowed)
         warn_of_steps(values, full, base, run.lines.drawn)
-        answer = Answer(values, variances, full, base)
+        answer = GradientResult(values, variances, full, base)
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, run, work, answer, before, seconds)
 
@@ -302,7 +308,7 @@ class GradientExplainer:
         self._owner, P = owner_of(self.players), self.players.count
         self._lines = self._planned(donors)
         if self._pair is None:
-            self._space: Any = OfCodes(donors.codes.shape[1])
+            self._space: Any = CodeSpace(donors.codes.shape[1])
             refuse_whole_numbers(donors, self._owner, P)
         else:
             self._space = Between(self._pair, donors.table)
@@ -349,7 +355,7 @@ class GradientExplainer:
             own = stand_ins(self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan)
         return rows, Work(codes, own, self._owner), names
 
-    def _run(self, work: Work) -> tuple[Run, Any]:
+    def _run(self, work: Work) -> tuple[GradientPrograms, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
         before = evaluator.clock.copy()
@@ -373,12 +379,12 @@ class GradientExplainer:
             )
             lines, P = self._lines.cut(sizes.steps), self.players.count
             space = space_of(self._space, engine, sizes.rows)
-            self._runs = {key: Run(engine, space, lines, sizes, placement, P)}
+            self._runs = {key: GradientPrograms(engine, space, lines, sizes, placement, P)}
         run = self._runs[key]
         evaluator.clock.tile = run.sizes.rows
         return run, before
 
-    def _tell_long(self, run: Run, N: int) -> None:
+    def _tell_long(self, run: GradientPrograms, N: int) -> None:
         """Warn of a run of more than about a minute."""
         findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
@@ -426,7 +432,7 @@ KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class GradientResult:
     """What a run found."""
 
     values: np.ndarray  # float64 [N, P, K]
@@ -444,9 +450,9 @@ def explanation(
     asked: GradientExplainer,
     X: Any,
     rows: Any,
-    run: Run,
+    run: GradientPrograms,
     work: Work,
-    answer: Answer,
+    answer: GradientResult,
     before: Any,
     seconds: float,
 ) -> Explanation:
@@ -473,9 +479,9 @@ def explanation(
 def _stats(
     asked: GradientExplainer,
     X: Any,
-    run: Run,
+    run: GradientPrograms,
     work: Work,
-    answer: Answer,
+    answer: GradientResult,
     before: Any,
     seconds: float,
     scalar: bool,
@@ -504,12 +510,12 @@ def _stats(
     return stats
 
 
-def _digests(run: Run) -> dict[str, str | None]:
+def _digests(run: GradientPrograms) -> dict[str, str | None]:
     donors = donors_fingerprint(run.engine.replacement)
     return {"fingerprint": donors, "model_fingerprint": probed_fingerprint(run.engine)}
 
 
-def _provenance(asked: GradientExplainer, run: Run, work: Work) -> dict[str, Any]:
+def _provenance(asked: GradientExplainer, run: GradientPrograms, work: Work) -> dict[str, Any]:
     """How the values were made: public facts."""
     engine = run.engine
     return {

@@ -14,14 +14,14 @@ from typing import Any, cast
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.compiled import Recipe, shape
+from xaijax.games.engine.compiled import ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import Held
 from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
-from xaijax.methods.derivatives.gradients.space import Space, whole_model
+from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels.engine.operations import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,
@@ -38,13 +38,13 @@ LESS = "Raise max_memory=, or lower tile= or batch_size=."
 
 
 @dataclass(frozen=True)
-class Run:
+class GradientPrograms:
     """The programs of one explainer, and what they are given."""
 
     engine: Engine
-    space: Space
+    space: LineSpace
     lines: Lines  # as many places on each as a tile takes
-    sizes: Sizes
+    sizes: GradientSizes
     placement: Placement
     players: int  # P
 
@@ -94,13 +94,15 @@ class Run:
         return whole + -(-rest // self.engine.findings.rows)
 
     @cached_property
-    def answer_recipe(self) -> Recipe:
+    def answer_recipe(self) -> ProgramRecipe:
         """Of the program that answers a tile of rows."""
         codes, same = self.engine.replacement.codes, self.placement.same
         rows = shape(same, self.sizes.rows, codes.shape[1], dtype=codes.dtype)
         whole = whole_model(self.engine, self.sizes.rows)
         results = self.placement.results
-        return Recipe(("answers",), whole, (self.params, rows), "a tile of rows", results=results)
+        return ProgramRecipe(
+            ("answers",), whole, (self.params, rows), "a tile of rows", results=results
+        )
 
     def values(
         self, work: Work, done: Callable[[int], object]
@@ -124,7 +126,7 @@ class Run:
         s, lines = self.sizes, len(self.lines.donor)
         return -(-N // (s.groups * s.instances)) * -(-lines // (s.turns * s.lines))
 
-    def recipe(self, work: Work) -> Recipe:
+    def recipe(self, work: Work) -> ProgramRecipe:
         """What the program is compiled of."""
         s, place, own = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement.codes
@@ -146,7 +148,7 @@ class Run:
         )
         arguments = self.params, counts, tiles, starts, places, places, owner, turns
         key = "line values", own, self.space.key
-        return Recipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
+        return ProgramRecipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
 
     @property
     def _dtype(self) -> np.dtype:
@@ -223,13 +225,13 @@ def _values(
     return line_values(*shared, x, starts, times, weights, owner, column, counts, turns)
 
 
-def base_rows(run: Run, work: Work) -> int:
+def base_rows(run: GradientPrograms, work: Work) -> int:
     """Rows that are asked for the answers to where lines begin."""
     B = 1 if work.own is not None else run.engine.replacement.count
     return len(work) * B if _stays(run, work) is not None or work.own is not None else B
 
 
-def base_answers(run: Run, work: Work) -> np.ndarray:
+def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
     """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K]."""
     donors, weights = run.engine.replacement.codes, run.engine.replacement.weights
     stays = _stays(run, work)
@@ -248,7 +250,7 @@ def base_answers(run: Run, work: Work) -> np.ndarray:
     return np.concatenate(out)
 
 
-def _stays(run: Run, work: Work) -> np.ndarray | None:
+def _stays(run: GradientPrograms, work: Work) -> np.ndarray | None:
     """Which entries stay as they are in the instance, bool [C] or [N, C]; None: no entry."""
     stays = None if work.owner is None else work.owner == run.players
     return stays if stays is not None and stays.any() else None
@@ -262,7 +264,7 @@ HELD = 1 << 21  # numbers of the instances of one dispatch
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GradientSizes:
     """The sizes of a run, fixed before its first dispatch."""
 
     instances: int  # n
@@ -296,7 +298,7 @@ def sizes_of(
     outputs: int,  # K
     devices: int,
     even: bool,  # whether lines come in pairs
-) -> Sizes:
+) -> GradientSizes:
     """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
     codes, memory, limits = engine.replacement.codes, engine.memory, engine.limits
     platform, C = engine.devices[0].platform, codes.shape[1]
@@ -326,7 +328,7 @@ def sizes_of(
     P, row_bytes = engine.players.count, codes.itemsize * (2 * C + 2 * outputs * C)
     fits = max(1, min(HELD, memory.fits("results", codes.itemsize)) // (n * max(C, P) * outputs))
     U = max(1, min(T // V, fits))
-    return Sizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
+    return GradientSizes(n, D, S, -(-U // devices) * devices, V, per_row, row_bytes)
 
 
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:

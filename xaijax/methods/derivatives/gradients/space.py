@@ -23,7 +23,7 @@ from xaijax.games.engine.compiled import columns
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import placed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
-from xaijax.tables.table import Table
+from xaijax.tables.table import CodeTable
 from xaijax.tables.tree_table import TreeTable
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.gradients.front import back, front, has_front
@@ -31,7 +31,7 @@ from xaijax_kernels.gradients.front import back, front, has_front
 PRODUCTS = {"tf32": "tensorfloat32"}  # of a model's precision; else all digits
 
 
-class Space(Protocol):
+class LineSpace(Protocol):
     """Where lines run."""
 
     entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
@@ -60,7 +60,7 @@ class Space(Protocol):
         ...
 
 
-class OfCodes:
+class CodeSpace:
     """Lines among the codes themselves."""
 
     key, pulls, name = "codes", False, None
@@ -94,19 +94,19 @@ class AfterFront:
         self._few, self._whole = engine.findings.closed, trace_of(engine, rows).closed
 
     def lift(self, params: Any, codes: Any) -> Any:
-        """See `Space.lift`."""
+        """See `LineSpace.lift`."""
         return front(self._few, params, codes.reshape(len(codes), *self._shape))
 
     def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-        """See `Space.head`."""
+        """See `LineSpace.head`."""
         del engine, rows
         return lambda params, cut: columns(partial(back, self._whole))(params, cut)
 
 
-def space_of(space: Space, engine: Engine, rows: int) -> Space:
+def space_of(space: LineSpace, engine: Engine, rows: int) -> LineSpace:
     """The space of codes, or behind the model's front where it has one."""
     few = engine.findings.closed
-    if not isinstance(space, OfCodes) or few is None:
+    if not isinstance(space, CodeSpace) or few is None:
         return space
     if not has_front(few, trace_of(engine, rows).closed):
         return space
@@ -189,22 +189,22 @@ class Between:
 
     pulls, name = False, "embedding"
 
-    def __init__(self, pair: Pair, table: Table) -> None:
+    def __init__(self, pair: Pair, table: CodeTable) -> None:
         self._pair, self._table = pair, table
         shapes = table.layout.shapes if isinstance(table, TreeTable) else (table.shape,)
         self.entries = tuple(math.prod(shape) for shape in shapes)
 
     @property
     def key(self) -> Any:
-        """See `Space.key`."""
+        """See `LineSpace.key`."""
         return self._pair, getattr(self._table, "key", self._table.shape)
 
     def lift(self, params: Any, codes: Any) -> Any:
-        """See `Space.lift`."""
+        """See `LineSpace.lift`."""
         return self._pair.embedded(params, self._table.decode(codes))
 
     def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-        """See `Space.head`."""
+        """See `LineSpace.head`."""
         kept, params = engine.compiled.kept, engine.model.params
         mesh = _mesh(engine)
         name = "trace", "head", self.key, rows, mesh.abstract_mesh
