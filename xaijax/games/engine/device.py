@@ -424,7 +424,7 @@ def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
         batch_rows=engine.limits.batch_rows,
         most_rows=most_rows,
         memory=engine.memory,
-        weights=None if engine.spares else weights_of(probe.jaxpr),
+        weights=None if engine.worthwhile else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
     )

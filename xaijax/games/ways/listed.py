@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.games.engine.loop import Backend
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Coming, Means
+from xaijax.games.ways.totals import Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
@@ -88,8 +88,8 @@ class WayOfList(Protocol):
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ...
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
         ...
 
 
@@ -125,9 +125,9 @@ class ByCorners:
         )
         return backend.pair_means(pairs, ask.question(pairs, rows, donors, backend, masks), places)
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
-        differs = part.differs
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
+        differs, cost = part.differs, self._ask.cost
         assert differs is not None
         n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
@@ -135,8 +135,8 @@ class ByCorners:
         held = int((-(-asked // slot) * slot).sum())
         more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
         kind = "mixed" if more.any() else "corners"
-        recipes = backend.pair_mean_recipes(kind, held, n, B, C)
-        return Coming(asked.sum(axis=1), backend.calls(held), recipes)
+        cost.add_rows(rows, asked.sum(axis=1))
+        cost.add_calls(backend.calls(held), *backend.pair_mean_recipes(kind, held, n, B, C))
 
 
 class ByRows:
@@ -166,12 +166,12 @@ class ByRows:
         ask.counted(stream)
         return backend.stream_means(stream, ask.question(stream, rows, donors, backend, masks))
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
-        n, B, slot = len(part.instances), len(part.donors), 1 << backend.slot_bits
-        held = n * -(-C // slot) * slot * B
-        recipes = backend.stream_mean_recipes(held, B, C)
-        return Coming(np.full(n, C * B), backend.calls(held), recipes)
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
+        B, slot, cost = len(part.donors), 1 << backend.slot_bits, self._ask.cost
+        held = len(rows) * -(-C // slot) * slot * B
+        cost.add_rows(rows, C * B)
+        cost.add_calls(backend.calls(held), *backend.stream_mean_recipes(held, B, C))
 
 
 class ByList:
@@ -222,17 +222,16 @@ class ListOfCoalitions:
             out[part.instances, part.coalitions] += found
         return out
 
-    def coming(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> Coming:
-        """What `of` would ask for."""
-        each, calls, recipes = np.zeros(len(rows), np.int64), 0, []
+    def cost(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> None:
+        """Adds what `of` asks for to the run's cost."""
+        cost = self._ask.cost
+        before = cost.rows[rows].sum()
         for way, part in self._parts(backend, len(rows), differs):
             self.structure = self.structure or way.structure
-            here = part.coalitions
-            own = way.coming(backend, min(here.stop, len(self._masks)) - here.start, part)
-            each[part.instances] += own.rows
-            calls += own.calls
-            recipes += own.recipes
-        return Coming(each, calls, recipes)
+            C = min(part.coalitions.stop, len(self._masks)) - part.coalitions.start
+            way.cost(backend, rows[part.instances], C, part)
+        asked = int(cost.rows[rows].sum() - before)
+        cost.hold(answers=16 * self._K * min(self.most, asked))
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
