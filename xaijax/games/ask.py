@@ -22,7 +22,7 @@ from xaijax.games.engine.loop import Backend
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
 from xaijax.games.ways import choose
-from xaijax.games.ways.choose import SemivalueWay, in_parts
+from xaijax.games.ways.choose import SemivalueWay
 from xaijax.games.ways.corners import full_tables, full_tables_cost
 from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
 from xaijax.games.ways.totals import Stretch, Totals, Weights
@@ -248,13 +248,9 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
     """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
     `run.cost`.
     """
-    backend, random = run.backend(), not run.engine.model.deterministic
-    asked = in_parts(run, np.zeros((C, run.P), bool), run.engine.outputs)
-    for first, differs in run.differing(rows):
-        own = rows[first : first + len(differs)]
-        asked.cost(backend, own, None if random else differs)
-    run.cost.hold(lists=12 * run.P * min(C, run.engine.listed))
-    run.structure = asked.structure or run.structure
+    way = choose.by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
+    way.cost(rows)
+    run.structure = way.structure or run.structure
 
 
 def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:

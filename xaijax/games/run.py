@@ -41,7 +41,7 @@ class Count:
 
 
 @dataclass
-class Cost:
+class RunCost:
     """What a run would ask its model for."""
 
     rows: np.ndarray  # int64 [N], model rows of each instance
@@ -108,7 +108,7 @@ class GameRun:
         self.engine = evaluator.engine
         self.N, self.P = len(self.codes), self.engine.players.count
         self.count = Count()
-        self.cost = Cost(np.zeros(self.N, np.int64))
+        self.cost = RunCost(np.zeros(self.N, np.int64))
         self.own = own
         self.structure: str | None = None
         self.closed = self.own_base = False

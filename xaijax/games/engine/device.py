@@ -22,7 +22,6 @@ from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import (
     LEAST_DONORS,
-    Held,
     bucket,
     bytes_of_row,
     capacity,
@@ -106,7 +105,7 @@ class DeviceBackend:
         return self.sizes.tile.rows
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes that the run is planned with."""
         return self.sizes.held
 

@@ -49,7 +49,6 @@ from typing import Protocol
 
 import numpy as np
 
-from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
@@ -60,8 +59,7 @@ from xaijax.games.ways.distinct_donors import (
     ByDistinctDonors,
     entries_worth_it,
 )
-from xaijax.games.ways.drawn import drawn_values
-from xaijax.games.ways.listed import ByCorners, ByList, ByRows, ListOfCoalitions, Masks
+from xaijax.games.ways.listed import ByCorners, ByList, ByRows, Masks
 from xaijax.games.ways.totals import Means, Stretch, Totals, Weights
 
 
@@ -133,17 +131,12 @@ def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListWay]:
     own = masks[0 : len(masks)] if few else None
     entries = None if own is None else entries_worth_it(ask, own)
     if own is None or entries is None:
-        yield ByList(ask, in_parts(ask, masks, K))
+        yield by_list(ask, masks, K)
     else:
         yield ByCrossing(ask, own, entries, K)
         yield ByDistinctDonors(ask, own, entries, K)
 
 
-def in_parts(ask: GameRun, masks: Masks, K: int) -> ListOfCoalitions:
-    """A list of coalitions, whose instances are asked by corners, by a layer or by rows."""
-    return ListOfCoalitions(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
-
-
-def parts_of_draws(ask: GameRun, L: int) -> Values | None:
-    """What answers drawn hybrids without rows; None: a row each."""
-    return drawn_values(ask, L)
+def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
+    """The way to a list of coalitions, whose instances are asked by corners, a layer or rows."""
+    return ByList(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)

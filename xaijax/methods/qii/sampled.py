@@ -20,8 +20,8 @@ from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
 from xaijax.games.refuse import LARGEST_TABLE, tell_long_run, why_long
 from xaijax.games.run import GameRun
-from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.distinct_donors import entries_worth_it
+from xaijax.games.ways.drawn import drawn_values
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import MOST_ROWS, linear_form
 from xaijax.players.index import named
@@ -172,7 +172,7 @@ def sampled_cost(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> None:
         step = max(1, chunk // pool)
         each = backend.calls(min(orders, step) * min(pool, chunk) * L)
         D, calls = orders * pool, N * -(-orders // step) * -(-pool // chunk) * each
-    elif parts_of_draws(game, L) is not None:  # the model is asked none of these rows
+    elif drawn_values(game, L) is not None:  # the model is asked none of these rows
         game.structure, calls = game.engine.structure_name, 0
     ends = np.repeat([[False], [True]], game.P, axis=1)
     entries = entries_worth_it(game, ends)
