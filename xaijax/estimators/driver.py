@@ -25,7 +25,6 @@ from xaijax.estimators.permutation import Permutation
 from xaijax.estimators.race import RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
 from xaijax.games import ask
-from xaijax.games.ask import Planned, plan_listed, plan_walked
 from xaijax.games.run import GameRun
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
@@ -202,27 +201,23 @@ def _together(game: GameRun, method: str, index: Index | InteractionIndex, budge
     return max(1, min(fit, int(SILENT / max(work, 1.0))))  # of one player there is no work
 
 
-def plan_sampled(
-    game: GameRun,
-    rows: np.ndarray,
-    method: str,
-    index: Index,
-    budget: int,
-    seed: int,
-    planned: Planned,
+def sampled_cost(
+    game: GameRun, rows: np.ndarray, method: str, index: Index, budget: int, seed: int
 ) -> None:
-    """Adds what `sampled` asks for the instances `rows` [n] if none stops early."""
+    """Adds what `sampled` asks for the instances `rows` [n], if none stops early, to the game's
+    cost.
+    """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
     drawn = _Drawn(game, METHODS[method], index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
-    planned.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
+    game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.walks:
-            plan_walked(game, len(state.orders), rows[i : i + together], planned)
+            ask.walk_cost(game, len(state.orders), rows[i : i + together])
         else:
-            plan_listed(game, len(new) + 2, rows[i : i + together], planned)
+            ask.values_cost(game, len(new) + 2, rows[i : i + together])
 
 
 class _Drawn:

@@ -14,7 +14,6 @@ import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.games import ask
-from xaijax.games.ask import Planned
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfSets, Weights
 from xaijax.players.index import Index
@@ -67,12 +66,12 @@ class Exact:
         """Whether the values come from full rows alone; probes the model."""
         return ask.in_closed_form(game, Weights.semivalue(self.p))
 
-    def plan(self, game: GameRun, rows: np.ndarray, planned: Planned) -> None:
-        """Add what `estimate` asks for the instances `rows` [n]."""
+    def cost(self, game: GameRun, rows: np.ndarray) -> None:
+        """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
         if game.quantity.linear:
-            ask.plan_semivalues(game, Weights.semivalue(self.p), rows, planned)
+            ask.semivalues_cost(game, Weights.semivalue(self.p), rows)
         else:
-            ask.plan_tables(game, rows, planned)
+            ask.tables_cost(game, rows)
 
     def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
         """The values of the instances `rows` [n]."""
@@ -104,8 +103,8 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
 
 def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
     """Whether an instance's interactions may be summed pair by pair, bool [N]: the quantity is
-    linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX. The game was
-    surveyed.
+    linear, and the matrices of its widest pair are no larger than LARGEST_MATRIX. `exact_cost`
+    counted the game's pairs.
     """
     widest, place = np.unique(game.largest, return_inverse=True)
     lows = [min(k, PIECE) for k in widest.tolist()]

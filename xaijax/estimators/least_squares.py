@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.estimators.exact import Estimate, Exact, by_tables
-from xaijax.games.ask import Planned, plan_tables
+from xaijax.games.ask import tables_cost
 from xaijax.games.run import GameRun
 from xaijax_kernels.games.semivalues import semivalue
 
@@ -49,9 +49,9 @@ class LeastSquares(Exact):
         """Never: the regression reads the whole table."""
         return False
 
-    def plan(self, game: GameRun, rows: np.ndarray, planned: Planned) -> None:
-        """Add what `estimate` asks for the instances `rows` [n]."""
-        plan_tables(game, rows, planned)
+    def cost(self, game: GameRun, rows: np.ndarray) -> None:
+        """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
+        tables_cost(game, rows)
 
     def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
         """Coefficients of the regression for the instances `rows`; the base is its intercept."""

@@ -10,25 +10,22 @@ them, D orders.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.certify import refuse_structure, refuse_wrong_program, scored
-from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.plan import Held
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
 from xaijax.games.ways import choose
-from xaijax.games.ways.choose import SemivalueWay, in_parts
-from xaijax.games.ways.corners import full_tables, tables_coming
+from xaijax.games.ways.choose import SemivalueWay
+from xaijax.games.ways.corners import full_tables, full_tables_cost
 from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
-from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
-from xaijax_kernels.games.interactions import count
+from xaijax.games.ways.totals import Stretch, Totals, Weights
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -41,8 +38,8 @@ class ExactCost:
     largest: np.ndarray  # int64 [N], players that differ from a donor at most
 
 
-def survey(run: GameRun) -> ExactCost:
-    """Count what exact values would ask for, a stretch at a time; asks the model nothing."""
+def exact_cost(run: GameRun) -> ExactCost:
+    """Counts what exact values would ask for, a stretch at a time; asks the model nothing."""
     corners, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
     asked = run.quantity.asked(run.N)
     for first, differs in run.differing(asked):
@@ -67,23 +64,32 @@ def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
     return found
 
 
+def full_rows_cost(run: GameRun) -> None:
+    """Adds f(x) of each instance to `run.cost`, which `run.instances` asks."""
+    backend, step = run.backend(), run.engine.rows_at_a_time
+    parts = (min(step, run.N - first) for first in range(0, run.N, step))
+    calls = sum(backend.calls(n, scored=False) for n in parts)
+    run.cost.add_rows(slice(None), 1)
+    run.cost.add_calls(calls, backend.recipe("rows", scored=False))
+
+
 def in_closed_form(run: GameRun, weights: Weights) -> bool:
     """Whether values with these weights come from full rows alone; probes the model."""
-    return run.quantity.linear and not choose.semivalues(run, weights)[0].asks_hybrids
+    return run.quantity.linear and choose.solved(run, weights) is not None
 
 
 def _stretches(
-    run: GameRun, ways: list[SemivalueWay], chosen: np.ndarray, order: int = 1
+    run: GameRun, weights: Weights, chosen: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
-    """(place of the first, instances, how they differ from the donors) that are planned
-    together, of the instances `chosen`; order: the players of a set at most.
+    """(place of the first, instances, how they differ from the donors) that are asked together,
+    of the instances `chosen`.
     """
-    if ways[0].asks_hybrids:
+    if not run.closed:
         for first, differs in run.differing(chosen):
             yield first, chosen[first : first + len(differs)], differs
         return
     # The columns in float64, and three tables of values.
-    each = 8 * (run.codes.shape[1] + 3 * count(run.P, order) * run.engine.outputs)
+    each = 8 * (run.codes.shape[1] + 3 * weights.count(run.P) * run.engine.outputs)
     step = min(CLOSED_ROWS, max(1, run.engine.memory.fits("results", each)))
     for first in range(0, len(chosen), step):
         yield first, chosen[first : first + step], None
@@ -100,10 +106,9 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
     totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random)
     ways = choose.semivalues(run, weights)
-    for stretch in _stretches(run, ways, chosen, weights.order):
+    for stretch in _stretches(run, weights, chosen):
         add = partial(_add, run, ways, totals, *stretch)
         backend, _ = run.with_less_where_memory_is_short(backend, add)
-    run.structure, run.closed = ways[-1].structure, not ways[0].asks_hybrids
     if run.engine.offset is not None:  # each row is a mean
         totals.empty += run.engine.offset
         totals.full += run.engine.offset
@@ -113,9 +118,38 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     return totals.combined(factors) if isinstance(factors, np.ndarray) else totals
 
 
+def semivalues_cost(run: GameRun, weights: Weights, rows: np.ndarray) -> None:
+    """Adds what `semivalues` asks with these weights for the instances `rows` [n] to `run.cost`."""
+    backend, ways = run.backend(), choose.semivalues(run, weights)
+    for _, here, differs in _stretches(run, weights, rows):
+        _share_out(ways, Stretch(backend, here, differs), None)
+    run.cost.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
+
+
+def _share_out(
+    ways: list[Callable[[], SemivalueWay]], stretch: Stretch, own: Totals | None
+) -> None:
+    """Gives the instances of a stretch to the first way that takes and answers them, for their
+    sums in `own`; None: for their cost, which is added to the run's.
+    """
+    left = np.arange(len(stretch))
+    for make in ways:
+        if not len(left):
+            return
+        way = make()
+        places = left[way.takes(stretch)[left]]
+        if not len(places):
+            continue
+        if own is None:
+            way.cost(stretch, places)
+        else:
+            places = places[way.add(stretch, places, own)]
+        left = np.setdiff1d(left, places)
+
+
 def _add(
     run: GameRun,
-    ways: list[SemivalueWay],
+    ways: list[Callable[[], SemivalueWay]],
     totals: Totals,
     first: int,
     here: np.ndarray,
@@ -126,13 +160,9 @@ def _add(
     n, groups = len(here), run.quantity.groups
     own = totals.stretch(first, first + n) if groups is None else totals.like(n)
     own.clear()
-    if groups is None and ways[0].structure is None and not run.random:
+    if groups is None and run.structure is None and not run.random:
         own.keep_donors(shared=run.shares_base)
-    stretch, left = Stretch(backend, here, differs), np.arange(n)
-    for way in ways:
-        places = left[way.takes(stretch)[left]]
-        if len(places):
-            left = np.setdiff1d(left, places[way.add(stretch, places, own)])
+    _share_out(ways, Stretch(backend, here, differs), own)
     own.add_donors()
     if groups is not None:
         run.note_size(own.full, own.empty)
@@ -214,6 +244,15 @@ def values(
     raise AssertionError("the last way takes all instances")
 
 
+def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
+    """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
+    `run.cost`.
+    """
+    way = choose.by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
+    way.cost(rows)
+    run.structure = way.structure or run.structure
+
+
 def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """v(S) for coalitions of which each instance has its own; float64 [n, C, K].
 
@@ -288,6 +327,14 @@ def walk(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return _measured(run, flat, flat.shape[1], _of_walk(orders)).reshape(sums.shape)
 
 
+def walk_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
+    """Adds what `walk` asks along D orders for the instances `rows` [n] to `run.cost`."""
+    walker = run.walker()
+    run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
+    run.cost.add_calls(walker.calls(len(rows), D), walker.recipe(run.codes.dtype))
+    run.structure = run.engine.structure_name
+
+
 def _of_walk(orders: np.ndarray) -> Callable[[int], np.ndarray]:
     """The coalition at a place of flattened walks, bool [P]."""
 
@@ -333,97 +380,14 @@ def tables(run: GameRun, rows: np.ndarray | None = None) -> Iterator[np.ndarray]
         yield _measured(run, run.with_offset(means), means.shape[1], _of_table(run.P))
 
 
+def tables_cost(run: GameRun, rows: np.ndarray) -> None:
+    """Adds what `tables` asks for the instances `rows` [n] to `run.cost`."""
+    K = run.probe().outputs
+    full_tables_cost(run, rows, K, *table_limits(run, K))
+    if run.may_structure():
+        run.structure = run.engine.structure_name
+
+
 def _of_table(P: int) -> Callable[[int], np.ndarray]:
     """The coalition at a place of a table, bool [P]."""
     return lambda c: ((c >> np.arange(P)) & 1).astype(bool)
-
-
-@dataclass
-class Planned:
-    """Of the N instances of a game, so far."""
-
-    rows: np.ndarray  # int64 [N]
-    calls: int = 0
-    structure: str | None = None
-    recipes: dict[tuple, ProgramRecipe] = field(default_factory=dict)
-    held: Held = field(default_factory=dict)  # the most that is held at a time, beside the backend
-
-    def add(self, places: np.ndarray, coming: Coming) -> None:
-        """Count what the instances at `places` are asked."""
-        self.rows[places] += coming.rows
-        self.calls += coming.calls
-        self.recipes |= {recipe.name: recipe for recipe in coming.recipes}
-
-    def hold(self, **sizes: int) -> None:
-        """Count bytes of shares that are held at a time."""
-        self.held |= {name: max(size, self.held.get(name, 0)) for name, size in sizes.items()}
-
-
-def nothing(run: GameRun) -> Planned:
-    """Nothing yet."""
-    return Planned(np.zeros(run.N, np.int64))
-
-
-def plan_whole_rows(run: GameRun, planned: Planned) -> None:
-    """Add f(x) of each instance, where the score looks at it and nobody gave it."""
-    backend = run.backend()
-    score = run.engine.score
-    if score is None or not score.reads_own or run.own is not None:
-        return
-    step = run.engine.rows_at_a_time
-    for first in range(0, run.N, step):
-        calls = backend.calls(min(step, run.N - first), scored=False)
-        some = np.arange(first, min(first + step, run.N))
-        recipes = [backend.recipe("rows", scored=False)]
-        planned.add(some, Coming(np.ones(len(some), np.int64), calls, recipes))
-
-
-def plan_semivalues(run: GameRun, weights: Weights, rows: np.ndarray, planned: Planned) -> None:
-    """Add what `semivalues` asks with these weights for the instances `rows` [n]."""
-    backend, ways = run.backend(), choose.semivalues(run, weights)
-    for _, here, differs in _stretches(run, ways, rows):
-        stretch, left = Stretch(backend, here, differs), np.arange(len(here))
-        for way in ways:
-            places = left[way.takes(stretch)[left]]
-            if len(places):
-                planned.add(here[places], way.coming(stretch, places))
-                left = np.setdiff1d(left, places)
-    planned.structure = ways[-1].structure
-    planned.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
-
-
-def plan_tables(run: GameRun, rows: np.ndarray, planned: Planned) -> None:
-    """Add what `tables` asks for the instances `rows` [n]."""
-    K = run.probe().outputs
-    most, together = table_limits(run, K)
-    for here, coming in tables_coming(run, rows, most, together):
-        planned.add(here, coming)
-        planned.hold(answers=16 * K * min(most, int(coming.rows.sum())))
-        planned.hold(results=(24 * K << run.P) * len(here))
-    if run.may_structure():
-        planned.structure = run.engine.structure_name
-
-
-def plan_listed(run: GameRun, C: int, rows: np.ndarray, planned: Planned) -> None:
-    """Add what `values` asks of a list of C coalitions for the instances `rows` [n]."""
-    backend = run.backend()
-    asked = in_parts(run, np.zeros((C, run.P), bool), run.engine.outputs)
-    random = not run.engine.model.deterministic
-    for first, differs in run.differing(rows):
-        own = rows[first : first + len(differs)]
-        coming = asked.coming(backend, own, None if random else differs)
-        planned.add(own, coming)
-        most = min(asked.most, int(coming.rows.sum()))
-        planned.hold(answers=16 * run.engine.outputs * most)
-    planned.hold(lists=12 * run.P * min(C, run.engine.listed))
-    planned.structure = asked.structure or planned.structure
-
-
-def plan_walked(run: GameRun, D: int, rows: np.ndarray, planned: Planned) -> None:
-    """Add what `walk` asks along D orders for the instances `rows` [n]."""
-    walker = run.walker()
-    calls = walker.calls(len(rows), D)
-    each = run.engine.replacement.count * (2 * D * (run.P - 1) + 2)
-    recipes = [walker.recipe(run.codes.dtype)]
-    planned.add(rows, Coming(np.full(len(rows), each), calls, recipes))
-    planned.structure = run.engine.structure_name

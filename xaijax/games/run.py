@@ -6,7 +6,7 @@ Letters: N instances, B donors, P players, K scores, C code columns, k players t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.core.forks import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
+from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.walk import WalkBackend
@@ -39,6 +40,29 @@ class Count:
     padded: int = 0
 
 
+@dataclass
+class RunCost:
+    """What a run would ask its model for."""
+
+    rows: np.ndarray  # int64 [N], model rows of each instance
+    calls: int = 0  # of the model, for all instances
+    recipes: dict[Any, ProgramRecipe] = field(default_factory=dict)  # the programs of these calls
+    held: dict[str, int] = field(default_factory=dict)  # the most bytes of a share at one time
+
+    def add_rows(self, places: Any, rows: Any) -> None:
+        """Adds model rows of the instances at `places`, which names each once."""
+        self.rows[places] += rows
+
+    def add_calls(self, calls: int, *recipes: ProgramRecipe | None) -> None:
+        """Adds calls of the model and the programs that they run; None stands for no program."""
+        self.calls += calls
+        self.recipes |= {recipe.name: recipe for recipe in recipes if recipe is not None}
+
+    def hold(self, **sizes: int) -> None:
+        """Counts bytes of shares that are held at one time."""
+        self.held |= {name: max(size, self.held.get(name, 0)) for name, size in sizes.items()}
+
+
 class GameRun:
     """The games of N instances on one engine; rows are planned, asked, checked and counted here.
 
@@ -49,11 +73,12 @@ class GameRun:
         codes, table: the instances [N, C], and what they are codes of.
         quantity: what is measured.
         count: model rows so far.
+        cost: what the functions `*_cost` counted; they ask the model nothing but its probe.
         structure: what answered instead of the whole model, if anything.
         closed, own_base: whether a closed form answered; whether the model's own answers gave the
             base value.
         largest: int64 [N], the most players in which an instance differs from a donor, once
-            surveyed.
+            counted by `exact_cost`.
         own: what the score looks at beside an answer, [N, A], once an instance was asked.
     """
 
@@ -83,6 +108,7 @@ class GameRun:
         self.engine = evaluator.engine
         self.N, self.P = len(self.codes), self.engine.players.count
         self.count = Count()
+        self.cost = RunCost(np.zeros(self.N, np.int64))
         self.own = own
         self.structure: str | None = None
         self.closed = self.own_base = False
@@ -282,7 +308,7 @@ class GameRun:
 
     def may_structure(self) -> bool:
         """Whether the model's structure answers corners."""
-        return self.probe().spares and self.may_solve()
+        return self.probe().worthwhile and self.may_solve()
 
     def question(
         self,

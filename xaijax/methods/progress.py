@@ -14,7 +14,7 @@ from tqdm import TqdmWarning
 from tqdm import tqdm as plain
 
 from xaijax.core.errors import InputTypeError
-from xaijax.games.ask import Planned
+from xaijax.games.ask import full_rows_cost
 from xaijax.games.run import GameRun
 from xaijax.results.plan import Plan
 
@@ -77,20 +77,29 @@ def read_progress(progress: Any) -> bool | None:
     return progress
 
 
-def plan_of(game: GameRun, planned: Planned, names: np.ndarray) -> Plan:
-    """The plan of a game; names str [N]: who answers each instance."""
-    evaluator, backend = game.evaluator, game.backend()
+def plan_of(game: GameRun, estimator: Any, pairs: bool = True) -> Plan:
+    """The plan of a game whose cost was counted.
+
+    estimator: str, or str [N], who answers each instance; pairs: whether those of instances and
+    donors are held.
+    """
+    evaluator, cost, backend = game.evaluator, game.cost, game.backend()
     engine = evaluator.engine
-    compiled = engine.compiled
-    pairs = min(game.N, engine.instances_at_a_time) * engine.replacement.count
-    planned.hold(**backend.held, pairs=(80 + 2 * game.P) * pairs)
+    if engine.score is not None and engine.score.reads_own and game.own is None:
+        full_rows_cost(game)
+    cost.hold(**backend.held)
+    if pairs:
+        count = min(game.N, engine.instances_at_a_time) * engine.replacement.count
+        cost.hold(pairs=(80 + 2 * game.P) * count)
+    # Quantities of the whole data are one number.
+    rows = cost.rows if game.quantity.groups is None else cost.rows.sum(keepdims=True)
     return Plan(
-        estimator=names,
-        model_rows=planned.rows,
-        structure=planned.structure,
+        estimator=np.full(len(rows), estimator),
+        model_rows=rows,
+        structure=game.structure,
         tile=evaluator.clock.tile,
-        model_calls=planned.calls,
-        shares=planned.held,
-        programs=sum(compiled.lacks(recipe) for recipe in planned.recipes.values()),
+        model_calls=cost.calls,
+        shares=cost.held,
+        programs=sum(engine.compiled.lacks(recipe) for recipe in cost.recipes.values()),
         backend=engine.model.backend,
     )

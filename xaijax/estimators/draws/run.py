@@ -21,8 +21,8 @@ import numpy as np
 from xaijax.estimators.draws.designs import Design
 from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
-from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.drawn import drawn as by_parts
+from xaijax.games.ways.drawn import drawn_values
 from xaijax.tables.same_memory import fingerprints
 from xaijax_kernels.games import sampling
 
@@ -102,7 +102,7 @@ class Sampling:
 
         Chunks are asked together if that is possible, and added up one by one.
         """
-        chunk, values = chunk_of(self.design), parts_of_draws(self.game, self.design.coalitions)
+        chunk, values = chunk_of(self.design), drawn_values(self.game, self.design.coalitions)
         rows = len(self.chosen) * self.design.coalitions * chunk
         together = chunk * max(1, ROWS_AT_A_TIME // rows) if values is not None else chunk
         while self.done < stop:

@@ -22,7 +22,6 @@ from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_
 from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import (
     LEAST_DONORS,
-    Held,
     bucket,
     bytes_of_row,
     capacity,
@@ -106,7 +105,7 @@ class DeviceBackend:
         return self.sizes.tile.rows
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes that the run is planned with."""
         return self.sizes.held
 
@@ -424,7 +423,7 @@ def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
         batch_rows=engine.limits.batch_rows,
         most_rows=most_rows,
         memory=engine.memory,
-        weights=None if engine.spares else weights_of(probe.jaxpr),
+        weights=None if engine.worthwhile else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
     )

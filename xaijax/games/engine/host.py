@@ -20,7 +20,6 @@ from xaijax.core.threads import in_order, threads_of
 from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
-    Held,
     capacity,
     power_below,
 )
@@ -103,7 +102,7 @@ class HostBackend:
         return self._block
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes of calls at work (codes, decoded values, the model's copies), their answers,
         donors and instances.
         """

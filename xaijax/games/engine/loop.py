@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from xaijax.games.engine.compiled import Clock, ProgramRecipe
-from xaijax.games.engine.plan import Held
 from xaijax_kernels.engine.lattice import Dispatch, Pairs
 from xaijax_kernels.engine.listed import ListedStream
 
@@ -121,7 +120,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes that are planned for donors, instances, rows at work and their answers."""
         ...
 

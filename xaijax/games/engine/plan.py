@@ -49,9 +49,6 @@ SHARES: dict[Share, int] = {  # in 64ths of the memory; they add up to the whole
 }
 
 
-Held = dict[str, int]  # bytes of each share that a run plans to hold, and of its "background"
-
-
 @dataclass(frozen=True)
 class MemoryPlan:
     """Hands out shares of the bytes that a run may use; together they take no more than the whole.
@@ -88,7 +85,7 @@ class TilePlan:
     bytes_per_row: int  # of a tile at work
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes of a tile at work, the answers under way, the donors and the instances."""
         itemsize = np.dtype(self.tile.dtype).itemsize
         waiting = (LOOK_AHEAD + 1) * self.rows * (self.tile.outputs + 1)

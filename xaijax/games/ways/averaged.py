@@ -27,7 +27,7 @@ from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
+from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.engine.turns import counted_on
 from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
@@ -42,11 +42,8 @@ TILES = 16  # in a dispatch
 class ByAveragedTables:
     """The way of instances that differ from every donor in every player."""
 
-    asks_hybrids = True
-
     def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights
-        self.structure = ask.engine.structure_name
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Bool [n]."""
@@ -70,12 +67,12 @@ class ByAveragedTables:
         count.padded += len(places) * program.padded - int(well.sum()) * program.asked
         return well
 
-    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
-        """What `add` would ask for."""
-        program = self._averaged(stretch.backend)
+    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
+        """Adds what `add` asks for to the run's cost."""
+        program, cost = self._averaged(stretch.backend), self._ask.cost
         assert program is not None
-        rows = np.full(len(places), program.asked)
-        return Coming(rows, program.calls(len(places)), program.recipes())
+        cost.add_rows(stretch.here[places], program.asked)
+        cost.add_calls(program.calls(len(places)), *program.recipes())
 
     def _averaged(self, backend: Any) -> Averaged | None:
         """The donors and the program; None where donors are not averaged."""

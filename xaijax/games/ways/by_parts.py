@@ -26,7 +26,6 @@ from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.ways.listed import ByRows, ListedChunk
-from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.listed import list_words
 from xaijax_kernels.engine.turns import platform_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
@@ -76,13 +75,14 @@ class ByParts:
             means[some] = by_rows.of(backend, rows[some], masks, own)
         return means
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
         assert isinstance(backend, DeviceBackend)
-        n, B = len(part.instances), len(part.donors)
+        n, B, cost = len(rows), len(part.donors), self._ask.cost
         program = listed_of(backend, self._ask.engine, B)
-        recipes = program.recipes(capacity(C + program.shape.coalitions, program.most), n)
-        return Coming(np.full(n, C * B), program.calls(n, C), recipes)
+        held = capacity(C + program.shape.coalitions, program.most)
+        cost.add_rows(rows, C * B)
+        cost.add_calls(program.calls(n, C), *program.recipes(held, n))
 
 
 @once

@@ -9,8 +9,8 @@ takes it.
    from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
    a score that is no vector of chances.
 3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
-   structure where its products are at least a 32nd of the model's (`Engine.spares`), else by the
-   model.
+   structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
+   the model.
 
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
 made of the corners of pairs as in 3.
@@ -43,39 +43,28 @@ Letters: n instances, P players, C coalitions, L coalitions of a draw.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
-from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
+from xaijax.games.ways.closed_form import ByClosedForm, ClosedForm, affine_head, closed_form
 from xaijax.games.ways.corners import ByPairs
 from xaijax.games.ways.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
     entries_worth_it,
 )
-from xaijax.games.ways.drawn import drawn_values
-from xaijax.games.ways.listed import ByCorners, ByList, ByRows, ListOfCoalitions, Masks
-from xaijax.games.ways.totals import Coming, Means, Stretch, Totals, Weights
+from xaijax.games.ways.listed import ByCorners, ByList, ByRows, Masks
+from xaijax.games.ways.totals import Means, Stretch, Totals, Weights
 
 
 class SemivalueWay(Protocol):
     """A way to semivalues, of one game."""
-
-    @property
-    def asks_hybrids(self) -> bool:
-        """Whether it asks hybrids, for which it must know how instances differ from donors."""
-        ...
-
-    @property
-    def structure(self) -> str | None:
-        """The name of what answers in place of the whole model; None: the model does."""
-        ...
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Which instances of the stretch; bool [n]."""
@@ -87,20 +76,35 @@ class SemivalueWay(Protocol):
         """
         ...
 
-    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
-        """What `add` would ask for; asks the model nothing."""
+    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
+        """Adds what `add` asks for to the run's cost; asks the model nothing."""
         ...
 
 
-def semivalues(ask: GameRun, weights: Weights) -> list[SemivalueWay]:
-    """The ways to the values with these weights, in order; probes the model."""
+def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
+    """The closed form that gives the values with these weights; None: hybrids are asked. Probes
+    the model.
+    """
     engine = ask.probe()
     linear = ask.quantity.linear and affine_head(engine) is not None
-    form = closed_form(engine, weights) if linear and ask.may_solve() else None
+    return closed_form(engine, weights) if linear and ask.may_solve() else None
+
+
+def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueWay]]:
+    """Makers of the ways to the values with these weights, in order; says in `ask` what answers.
+    Probes the model.
+    """
+    form = solved(ask, weights)
+    ask.closed = form is not None
     if form is not None:
-        return [ByClosedForm(ask, form)]
-    pairs = ByPairs(ask, weights)
-    return [ByAveragedTables(ask, weights), pairs] if ask.may_structure() else [pairs]
+        ask.structure = form.name
+        return [partial(ByClosedForm, ask, form)]
+    pairs = partial(ByPairs, ask, weights)
+    if not ask.may_structure():
+        ask.structure = None
+        return [pairs]
+    ask.structure = ask.engine.structure_name
+    return [partial(ByAveragedTables, ask, weights), pairs]
 
 
 class ListWay(Protocol):
@@ -118,23 +122,21 @@ class ListWay(Protocol):
         ...
 
 
-def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> list[ListWay]:
-    """The ways to the values of coalitions, bool [C, P], in order; probes the model.
+def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListWay]:
+    """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
+    before leaves the instances to it. Probes the model.
 
     few: they are few, so that their distinct donors may be fewer than the list's rows.
     """
     own = masks[0 : len(masks)] if few else None
     entries = None if own is None else entries_worth_it(ask, own)
     if own is None or entries is None:
-        return [ByList(ask, in_parts(ask, masks, K))]
-    return [ByCrossing(ask, own, entries, K), ByDistinctDonors(ask, own, entries, K)]
+        yield by_list(ask, masks, K)
+    else:
+        yield ByCrossing(ask, own, entries, K)
+        yield ByDistinctDonors(ask, own, entries, K)
 
 
-def in_parts(ask: GameRun, masks: Masks, K: int) -> ListOfCoalitions:
-    """A list of coalitions, whose instances are asked by corners, by a layer or by rows."""
-    return ListOfCoalitions(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
-
-
-def parts_of_draws(ask: GameRun, L: int) -> Values | None:
-    """What answers drawn hybrids without rows; None: a row each."""
-    return drawn_values(ask, L)
+def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
+    """The way to a list of coalitions, whose instances are asked by corners, a layer or rows."""
+    return ByList(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)

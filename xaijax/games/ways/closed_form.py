@@ -14,7 +14,7 @@ from xaijax.core.once import once
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Coming, OfPlayers, OfSets, Stretch, Totals, Weights
+from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Affine, Form, WeightedDonors
 from xaijax_kernels.structures.closed_forms import blocks
 
@@ -24,11 +24,8 @@ Columns = Callable[[np.ndarray], np.ndarray]  # codes [n, F] -> what the layer r
 class ByClosedForm:
     """The way of all instances of a model whose structure has a closed form."""
 
-    asks_hybrids = False
-
     def __init__(self, ask: GameRun, form: ClosedForm) -> None:
         self._ask, self._form = ask, form
-        self.structure = form.name
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Every instance; bool [n]."""
@@ -40,9 +37,9 @@ class ByClosedForm:
         self._ask.answered(len(places))
         return np.ones(len(places), bool)
 
-    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
-        """Each row is looked at, and no hybrid is asked."""
-        return Coming(np.ones(len(places), np.int64), 0)
+    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
+        """Adds one full row of each to the run's cost: no hybrid is asked."""
+        self._ask.cost.add_rows(stretch.here[places], 1)
 
 
 class ClosedForm:

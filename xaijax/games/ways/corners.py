@@ -18,18 +18,15 @@ from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.loop import Backend, Check, Done, Instances, TileOutputs
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
+from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 
 
 class ByPairs:
     """The way of all instances that no shorter one takes."""
 
-    asks_hybrids = True
-
     def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights
-        self.structure = ask.engine.structure_name if ask.may_structure() else None
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Every instance; bool [n]."""
@@ -49,21 +46,15 @@ class ByPairs:
             pair_semivalues(backend, pairs, x, self._weights, own, check, done)
         return np.ones(len(places), bool)
 
-    def coming(self, stretch: Stretch, places: np.ndarray) -> Coming:
-        """What `add` would ask for."""
+    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
+        """Adds what `add` asks for to the run's cost."""
         backend, ask = stretch.backend, self._ask
         assert stretch.differs is not None
         k = stretch.differs[places].sum(axis=2, dtype=np.int64)
-        asked = np.int64(1) << k
-        calls, recipes = 0, []
-        for own, bits in ask.streams(backend, k.ravel()):
-            slot_bits = backend.slot_bits if bits is None else bits
-            rows = int(np.maximum(asked.ravel()[own], 1 << slot_bits).sum())
-            calls += backend.calls(rows)
-            recipes.append(backend.recipe("corners" if bits is None else "structured", bits))
-            sizes = np.unique(k.ravel()[own]).tolist()
-            recipes += [self._sum_recipe(backend, size, slot_bits) for size in sizes]
-        return Coming(asked.sum(axis=1), calls, [one for one in recipes if one is not None])
+        ask.cost.add_rows(stretch.here[places], (np.int64(1) << k).sum(axis=1))
+        for own, slot_bits in _streams_cost(ask, backend, k.ravel()):
+            sizes = np.unique(own).tolist()
+            ask.cost.add_calls(0, *(self._sum_recipe(backend, k, slot_bits) for k in sizes))
 
     def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> ProgramRecipe | None:
         """Of the program that sums pairs of k players that differ; None: there is none."""
@@ -72,6 +63,20 @@ class ByPairs:
             matrix = self._weights.corners(k, 1 << log2_rows)
             return backend.pair_recipe(k, slot_bits, matrix, self._weights.count)
         return backend.piece_recipe(self._weights.pieces(k, block.bit_length() - 1))
+
+
+def _streams_cost(ask: GameRun, backend: Backend, k: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """Adds the calls for the corners of pairs with k players that differ, int [M], to the run's
+    cost; returns (k, log2 of the rows of a slot) of each stream.
+    """
+    streams = []
+    for own, bits in ask.streams(backend, k):
+        slot_bits = backend.slot_bits if bits is None else bits
+        rows = int((np.int64(1) << np.maximum(k[own], slot_bits)).sum())
+        kind = "corners" if bits is None else "structured"
+        ask.cost.add_calls(backend.calls(rows), backend.recipe(kind, bits))
+        streams.append((k[own], slot_bits))
+    return streams
 
 
 def pair_semivalues(
@@ -135,32 +140,31 @@ def full_tables(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, means over donors [n, 2^P, K])."""
     backend = ask.backend()
-    for here, differs in _planned(ask, chosen, most_rows, most_instances):
+    for here, differs in _chunks(ask, chosen, most_rows, most_instances):
         run = partial(_table_of_stretch, ask, here, differs, K, most_rows)
         backend, table = ask.with_less_where_memory_is_short(backend, run)
         yield here, table
 
 
-def tables_coming(
-    ask: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
-) -> Iterator[tuple[np.ndarray, Coming]]:
-    """(instances, what `full_tables` would ask for)."""
+def full_tables_cost(
+    ask: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
+) -> None:
+    """Adds what `full_tables` asks for to the run's cost."""
     backend = ask.backend()
-    for here, differs in _planned(ask, chosen, most_rows, most_instances):
-        k, calls, recipes = differs.sum(axis=2, dtype=np.int64), 0, []
+    for here, differs in _chunks(ask, chosen, most_rows, most_instances):
+        k = differs.sum(axis=2, dtype=np.int64)
         for donors in _donors(ask, k, backend, most_rows):
-            own = k[:, donors].ravel()
-            for pairs, bits in ask.streams(backend, own):
-                least = backend.slot_bits if bits is None else bits
-                calls += backend.calls(int((np.int64(1) << np.maximum(own[pairs], least)).sum()))
-                recipes.append(backend.recipe("corners" if bits is None else "structured", bits))
-        yield here, Coming((np.int64(1) << k).sum(axis=1), calls, recipes)
+            _streams_cost(ask, backend, k[:, donors].ravel())
+        rows = (np.int64(1) << k).sum(axis=1)
+        ask.cost.add_rows(here, rows)
+        answers = 16 * K * min(most_rows, int(rows.sum()))
+        ask.cost.hold(answers=answers, results=(24 * K << ask.P) * len(here))
 
 
-def _planned(
+def _chunks(
     ask: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(instances, how they differ from the donors) of stretches that fit the memory."""
+    """(instances, how they differ from the donors), as many at a time as fit the memory."""
     backend = ask.backend()
     for first, differs in ask.differing(chosen):
         asked = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum(1)

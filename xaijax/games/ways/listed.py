@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.games.engine.loop import Backend
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Coming, Means
+from xaijax.games.ways.totals import Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
@@ -88,8 +88,8 @@ class WayOfList(Protocol):
         """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ...
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
         ...
 
 
@@ -125,9 +125,9 @@ class ByCorners:
         )
         return backend.pair_means(pairs, ask.question(pairs, rows, donors, backend, masks), places)
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
-        differs = part.differs
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
+        differs, cost = part.differs, self._ask.cost
         assert differs is not None
         n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
@@ -135,8 +135,8 @@ class ByCorners:
         held = int((-(-asked // slot) * slot).sum())
         more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
         kind = "mixed" if more.any() else "corners"
-        recipes = backend.pair_mean_recipes(kind, held, n, B, C)
-        return Coming(asked.sum(axis=1), backend.calls(held), recipes)
+        cost.add_rows(rows, asked.sum(axis=1))
+        cost.add_calls(backend.calls(held), *backend.pair_mean_recipes(kind, held, n, B, C))
 
 
 class ByRows:
@@ -166,38 +166,18 @@ class ByRows:
         ask.counted(stream)
         return backend.stream_means(stream, ask.question(stream, rows, donors, backend, masks))
 
-    def coming(self, backend: Backend, C: int, part: ListedChunk) -> Coming:
-        """What `of` would ask for."""
-        n, B, slot = len(part.instances), len(part.donors), 1 << backend.slot_bits
-        held = n * -(-C // slot) * slot * B
-        recipes = backend.stream_mean_recipes(held, B, C)
-        return Coming(np.full(n, C * B), backend.calls(held), recipes)
+    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
+        """Adds what `of` asks for C coalitions to the run's cost."""
+        B, slot, cost = len(part.donors), 1 << backend.slot_bits, self._ask.cost
+        held = len(rows) * -(-C // slot) * slot * B
+        cost.add_rows(rows, C * B)
+        cost.add_calls(backend.calls(held), *backend.stream_mean_recipes(held, B, C))
 
 
 class ByList:
-    """One row for each coalition and donor, sums of parts, or corners of pairs."""
-
-    def __init__(self, ask: GameRun, asked: ListOfCoalitions) -> None:
-        self._ask, self._asked = ask, asked
-
-    @property
-    def structure(self) -> str | None:
-        """What answered some instances in place of the whole model."""
-        return self._asked.structure
-
-    def means(self, chosen: np.ndarray) -> Iterator[Means]:
-        """Of the instances `chosen`."""
-        ask, backend = self._ask, self._ask.backend()
-        random = not ask.engine.model.deterministic
-        for first, differs in ask.differing(chosen):
-            own = chosen[first : first + len(differs)]
-            run = partial(self._asked.of, rows=own, differs=None if random else differs)
-            backend, found = ask.with_less_where_memory_is_short(backend, run)
-            yield own, ask.with_offset(found)
-
-
-class ListOfCoalitions:
-    """The values of one list of coalitions, for a stretch of instances at a time."""
+    """One list of coalitions, a stretch of instances at a time: corners of pairs, sums of parts, or
+    one row for each coalition and donor.
+    """
 
     def __init__(self, ask: GameRun, ways: Sequence[WayOfList], masks: Masks, K: int) -> None:
         """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
@@ -205,52 +185,65 @@ class ListOfCoalitions:
         """
         self._ask, self._ways, self._masks = ask, ways, masks
         self._B = len(ask.engine.replacement.weights)
-        self.most = max(1, min(MOST_ROWS, ask.engine.memory.fits("answers", 16 * K)))
+        self._most = max(1, min(MOST_ROWS, ask.engine.memory.fits("answers", 16 * K)))
         self._K = K
         self.structure: str | None = None  # what answered some instances, if the model did not
 
-    def of(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> np.ndarray:
-        """Values of the instances `rows` [n], float64 [n, C, K]; differs bool [n, B, P].
+    def means(self, chosen: np.ndarray) -> Iterator[Means]:
+        """(instances, means over donors [n, C, K]) of the instances `chosen`."""
+        ask, backend = self._ask, self._ask.backend()
+        for rows, differs in self._stretches(chosen):
+            run = partial(self._means, rows, differs)
+            backend, found = ask.with_less_where_memory_is_short(backend, run)
+            yield rows, ask.with_offset(found)
 
-        None: nothing may be asked once for two, since the model is random.
+    def cost(self, chosen: np.ndarray) -> None:
+        """Adds what `means` asks for to the run's cost."""
+        backend, cost, C = self._ask.backend(), self._ask.cost, len(self._masks)
+        for rows, differs in self._stretches(chosen):
+            before = cost.rows[rows].sum()
+            for way, part in self._parts(backend, len(rows), differs):
+                coalitions = min(part.coalitions.stop, C) - part.coalitions.start
+                way.cost(backend, rows[part.instances], coalitions, part)
+            asked = int(cost.rows[rows].sum() - before)
+            cost.hold(answers=16 * self._K * min(self._most, asked))
+        cost.hold(lists=12 * self._ask.P * min(C, self._ask.engine.listed))
+
+    def _stretches(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """(instances int [n], how they differ from the donors, bool [n, B, P]) that are asked
+        together. None: nothing may be asked once for two, since the model is random.
         """
+        random = not self._ask.engine.model.deterministic
+        for first, differs in self._ask.differing(chosen):
+            yield chosen[first : first + len(differs)], None if random else differs
+
+    def _means(self, rows: np.ndarray, differs: np.ndarray | None, backend: Backend) -> np.ndarray:
+        """Of one stretch, float64 [n, C, K]."""
         out = np.zeros((len(rows), len(self._masks), self._K))
         for way, part in self._parts(backend, len(rows), differs):
-            self.structure = self.structure or way.structure
             masks = self._masks[part.coalitions]
             found = way.of(backend, rows[part.instances], masks, part)
             out[part.instances, part.coalitions] += found
         return out
-
-    def coming(self, backend: Backend, rows: np.ndarray, differs: np.ndarray | None) -> Coming:
-        """What `of` would ask for."""
-        each, calls, recipes = np.zeros(len(rows), np.int64), 0, []
-        for way, part in self._parts(backend, len(rows), differs):
-            self.structure = self.structure or way.structure
-            here = part.coalitions
-            own = way.coming(backend, min(here.stop, len(self._masks)) - here.start, part)
-            each[part.instances] += own.rows
-            calls += own.calls
-            recipes += own.recipes
-        return Coming(each, calls, recipes)
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
     ) -> Iterator[tuple[WayOfList, ListedChunk]]:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
-        fits = max(slot, self.most // B // slot * slot)
+        fits = max(slot, self._most // B // slot * slot)
         step = min(self._ask.engine.listed, fits)
         left, taken = np.arange(n), []
         for way in self._ways:  # corners are asked once for each part of the list
             places = way.takes(n, differs, min(step, C))[left]
             if places.any():
                 taken.append((way, left[places]))
+                self.structure = self.structure or way.structure
                 left = left[~places]
         for c in range(0, C, step):
             padded = -(-min(step, C - c) // slot) * slot
-            donors = max(1, min(B, self.most // padded))
-            together = max(1, self.most // (padded * donors))
+            donors = max(1, min(B, self._most // padded))
+            together = max(1, self._most // (padded * donors))
             for b in range(0, B, donors):
                 own = np.arange(b, min(b + donors, B))
                 for way, chosen in taken:

@@ -9,12 +9,11 @@ that differ, C coalitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.loop import Backend
 from xaijax.players.interaction_index import InteractionIndex, derivative_weights
 from xaijax_kernels.engine.lattice import Pairs
@@ -229,12 +228,3 @@ def _add_rows(phi: np.ndarray, instance: np.ndarray, place: np.ndarray, terms: n
 
 
 Means = tuple[np.ndarray, np.ndarray]  # (instances int [n], means over donors float64 [n, C, K])
-
-
-@dataclass(frozen=True)
-class Coming:
-    """Of some instances."""
-
-    rows: np.ndarray  # int64 [n], model rows of each
-    calls: int  # of the model, for all of them
-    recipes: list[ProgramRecipe] = field(default_factory=list)  # programs that they run

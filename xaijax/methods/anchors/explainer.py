@@ -14,6 +14,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
+from xaijax.games.ask import full_rows_cost
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.device import shorten_tiles
 from xaijax.games.rules.game import as_asked
@@ -25,6 +26,7 @@ from xaijax.methods.anchors.record import found_rules
 from xaijax.methods.anchors.search import explained
 from xaijax.methods.anchors.settings import SearchSettings, settings_of
 from xaijax.methods.anchors.widening import refuse_widening
+from xaijax.methods.progress import plan_of
 from xaijax.models import explainer_class
 from xaijax.results.plan import Plan
 from xaijax.results.rules import Rule, Rules
@@ -387,34 +389,18 @@ class AnchorExplainer:
 
 
 def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) -> Plan:
-    """What a search for the rules of these rows asks for, about; probes the model."""
+    """About what a search for the rules of these rows asks for; probes the model."""
     rows = as_asked(problem.evaluator, rows)
-    ask = GameRun(problem.evaluator, rows, asks=False)
-    shorten_tiles(ask)
-    backend, N = ask.backend(), ask.N
-    asked = np.ones(N, np.int64)  # f(x)
-    parts = _parts(N, problem.evaluator.engine.rows_at_a_time)
-    calls = sum(backend.calls(n, scored=False) for n in parts)
-    recipes = [backend.recipe("rows", scored=False)]
+    game = GameRun(problem.evaluator, rows, asks=False)
+    shorten_tiles(game)
+    backend, cost = game.backend(), game.cost
+    full_rows_cost(game)
     if problem.space is not None and problem.space.ASKS_DATA:
-        asked[:1] += problem.B
-        calls += backend.calls(problem.B)
+        cost.add_rows(0, problem.B)
+        cost.add_calls(backend.calls(problem.B))
     else:
         rules, draws = rows_of_search(problem.space, settings, problem.F)
-        asked += rules * draws
-        calls += backend.calls(N * rules * draws)
-    compiled = problem.evaluator.engine.compiled
-    return Plan(
-        estimator=np.full(N, settings.search),
-        model_rows=asked,
-        structure=None,
-        tile=problem.evaluator.clock.tile,
-        model_calls=calls,
-        shares=backend.held | problem.held(settings, N),
-        programs=sum(map(compiled.lacks, recipes)),
-        backend=problem.evaluator.engine.model.backend,
-    )
-
-
-def _parts(N: int, step: int) -> list[int]:
-    return [min(step, N - first) for first in range(0, N, step)]
+        cost.add_rows(slice(None), rules * draws)
+        cost.add_calls(backend.calls(game.N * rules * draws))
+    cost.hold(**backend.held, **problem.held(settings, game.N))
+    return plan_of(game, settings.search, pairs=False)

@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.plan import Held, limits_of
+from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import pool_of
@@ -234,7 +234,7 @@ class AnchorProblem:
                 "max_memory=."
             )
 
-    def held(self, settings: SearchSettings, N: int) -> Held:
+    def held(self, settings: SearchSettings, N: int) -> dict[str, int]:
         """The bytes of results that a search for the rules of N instances holds: the searches, and
         the draws of a table that are looked at together.
         """

@@ -14,17 +14,13 @@ from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.estimators.driver import (
     METHODS,
     InstanceValues,
-    plan_sampled,
     refuse_undrawable,
+    sampled_cost,
 )
 from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
-from xaijax.games.ask import (
-    ExactCost,
-    nothing,
-    plan_whole_rows,
-)
+from xaijax.games.ask import ExactCost
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.refuse import (
     LARGEST_TABLE,
@@ -243,19 +239,11 @@ def tell_long(game: GameRun, survey: ExactCost, choice: EstimatorChoice, exact: 
     return rows
 
 
-def planned_of(
-    game: GameRun,
-    choice: EstimatorChoice,
-    seed: int,
-    exact: Exact,
-) -> Plan:
-    """The plan of a game."""
-    planned = nothing(game)
-    plan_whole_rows(game, planned)
+def cost_of(game: GameRun, choice: EstimatorChoice, seed: int, exact: Exact) -> Plan:
+    """The plan of a game: what the chosen estimators ask."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     if len(own):
-        exact.plan(game, own, planned)
+        exact.cost(game, own)
     if choice.sampler is not None:
-        plan_sampled(game, others, choice.sampler, exact.index, choice.budget, seed, planned)
-    names = np.where(choice.exact, exact.name, choice.sampler or "exact")
-    return plan_of(game, planned, names)
+        sampled_cost(game, others, choice.sampler, exact.index, choice.budget, seed)
+    return plan_of(game, np.where(choice.exact, exact.name, choice.sampler or "exact"))

@@ -36,7 +36,7 @@ from xaijax.methods.explainer.choice import (
     ESTIMATORS,
     EstimatorChoice,
     choose,
-    planned_of,
+    cost_of,
     refuse_index,
     tell_long,
 )
@@ -336,7 +336,7 @@ class Explainer:
             What a call raises before it asks.
         """
         _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
-        return planned_of(game, choice, self.seed, self.exact)
+        return cost_of(game, choice, self.seed, self.exact)
 
     def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
         """Tells what an explanation of X would answer, before it is asked.
@@ -406,7 +406,7 @@ class Explainer:
             names = getattr(self.model, "output_names", None)
             own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
         game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=own)
-        survey = ask.survey(game)
+        survey = ask.exact_cost(game)
         choice = choose(game, survey)
         evaluator.engine.refuse_too_little_memory()
         if own is not None:

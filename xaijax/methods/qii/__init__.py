@@ -4,7 +4,6 @@ Reading order:
 
     qii              `QII`: index, single inputs, sets, proxies
     observational    measures that ask no model, to set beside QII: `xaijax.observational`
-    planned          what an index would ask for
     record           what an Explanation or a table keeps of a run, and the public facts of it
     recount          the sums of a run counted again in whole numbers, for a private release
     problem          the arguments of a `QII` as read, and the games made of them

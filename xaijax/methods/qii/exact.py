@@ -113,19 +113,32 @@ def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarr
         yield of_replaced(table, subtract), base, table[:, -1]
 
 
-def needs_table(game: GameRun, index: QiiIndex) -> bool:
-    """Whether the index is read off v(S) of all sets."""
-    return index.weights is None or not game.quantity.linear
+def _affordable(game: GameRun, index: QiiIndex) -> tuple[bool, int]:
+    """(whether the index is read off v(S) of all sets, model rows at most); refuses what cannot be
+    answered exactly.
+    """
+    by_table = index.weights is None or not game.quantity.linear
+    if index.simple:
+        refuse_random_index(game, "index='deegan-packel'")
+    return by_table, refuse_unaffordable(game, by_table, "index")
+
+
+def explained_cost(game: GameRun, index: QiiIndex) -> None:
+    """Adds what `explained` asks to the game's cost; refuses what it refuses."""
+    by_table, _ = _affordable(game, index)
+    chosen = game.quantity.asked(game.N)
+    if by_table:
+        ask.tables_cost(game, chosen)
+    else:
+        assert index.weights is not None
+        ask.semivalues_cost(game, Weights.semivalue(kept_weights(index.weights)), chosen)
 
 
 def explained(
     game: GameRun, index: QiiIndex, subtract: bool, ready: Callable[[], None]
 ) -> Influences:
     """The index of every game, exactly; ready() once nothing is refused any more."""
-    by_table = needs_table(game, index)
-    if index.simple:
-        refuse_random_index(game, "index='deegan-packel'")
-    rows = refuse_unaffordable(game, by_table, "index")
+    by_table, rows = _affordable(game, index)
     ready()
     tell_long_run(game, rows, FEWER_ROWS)
     if not by_table:

@@ -82,7 +82,7 @@ def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
         pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
-        survey = ask.survey(game)
+        survey = ask.exact_cost(game)
         rows = int(survey.corners.astype(float).sum())
         _refuse_rows(rows, what, game, question)
         refuse_too_many(game, survey.largest)

@@ -16,10 +16,10 @@ from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Rows
 from xaijax.games.measure.quantity import refuse_not_finite
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
+from xaijax.methods.progress import plan_of
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.index import qii_index
 from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
-from xaijax.methods.qii.planned import plan_of_index
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
@@ -27,6 +27,7 @@ from xaijax.methods.qii.sampled import (
     of_a_list,
     refuse_long_draws,
     refuse_stop,
+    sampled_cost,
     sampled_index,
     sampled_list,
 )
@@ -313,8 +314,14 @@ class QII:
         Raises:
             What `explain` raises before it asks.
         """
-        players, otherwise = self._problem.players.count, self._problem.otherwise
-        return plan_of_index(self._problem, qii_index(index, players, None, False, otherwise), X)
+        problem = self._problem
+        read = qii_index(index, problem.players.count, None, False, problem.otherwise)
+        game, *_ = problem.begin(X, evaluator=problem.planner())
+        if problem.samples is None:
+            exact.explained_cost(game, read)
+        else:
+            sampled_cost(game, read, problem.plan)
+        return plan_of(game, "exact" if problem.samples is None else "sampled")
 
     def fingerprint(
         self,

@@ -20,6 +20,8 @@ from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
 from xaijax.games.refuse import LARGEST_TABLE, tell_long_run, why_long
 from xaijax.games.run import GameRun
+from xaijax.games.ways.distinct_donors import entries_worth_it
+from xaijax.games.ways.drawn import drawn_values
 from xaijax.methods.qii.index import QiiIndex
 from xaijax.methods.qii.limits import MOST_ROWS, linear_form
 from xaijax.players.index import named
@@ -154,6 +156,35 @@ def of_a_list(game: GameRun, plan: SamplingPlan) -> SamplingPlan:
     if plan.scheme != "fixed-pool":
         return plan
     return replace(plan, samples=fixed_pool.sizes(plan.samples, _strata(game))[1])
+
+
+def sampled_cost(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> None:
+    """Adds the draws of all games, if none stops early, and the two ends of each to the game's
+    cost; refuses what `sampled_index` refuses.
+    """
+    design, _ = checked_design(game, index, plan)
+    L, D = design.coalitions, plan.samples
+    cost, backend, N = game.cost, game.backend(), _games(game)
+    chunk = draws.chunk_of(design)
+    calls = -(-D // chunk) * backend.calls(N * min(D, chunk) * L)
+    if plan.scheme == "fixed-pool":  # a game after the other, some orders with some rows at a time
+        orders, pool = fixed_pool.sizes(D, _strata(game))
+        step = max(1, chunk // pool)
+        each = backend.calls(min(orders, step) * min(pool, chunk) * L)
+        D, calls = orders * pool, N * -(-orders // step) * -(-pool // chunk) * each
+    elif drawn_values(game, L) is not None:  # the model is asked none of these rows
+        game.structure, calls = game.engine.structure_name, 0
+    ends = np.repeat([[False], [True]], game.P, axis=1)
+    entries = entries_worth_it(game, ends)
+    B, asked = game.engine.replacement.count, len(game.quantity.asked(game.N))
+    each = 1 + (2 * B if entries is None else len(entries))
+    cost.add_rows(slice(N), D * L - (-(each * asked + B) // N))
+    if calls:
+        cost.add_calls(calls, backend.recipe("rows"))
+    if entries is not None and game.may_cross():  # the ends are answered by tables of values
+        game.structure = game.engine.structure_name
+    else:
+        cost.add_calls(backend.calls(each * asked) + backend.calls(B))
 
 
 def sampled_list(

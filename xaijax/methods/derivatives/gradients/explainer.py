@@ -306,7 +306,7 @@ class GradientExplainer:
         refuse_background(donors, self.path)
         self.players = players_of_rows(players, donors.table)
         self._owner, P = owner_of(self.players), self.players.count
-        self._lines = self._planned(donors)
+        self._lines = self._lines_for(donors)
         if self._pair is None:
             self._space: Any = CodeSpace(donors.codes.shape[1])
             refuse_whole_numbers(donors, self._owner, P)
@@ -319,7 +319,7 @@ class GradientExplainer:
         checks.on_devices(background, "background", self._evaluator.engine.devices)
         return self._evaluator
 
-    def _planned(self, donors: Replacement) -> Lines:
+    def _lines_for(self, donors: Replacement) -> Lines:
         """The places on lines; raises EnumerationLimitError for too many."""
         B, weights = len(donors.codes), donors.weights
         if self.samples is not None:

@@ -18,7 +18,6 @@ from xaijax.games.engine.compiled import ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import Placement
-from xaijax.games.engine.plan import Held
 from xaijax.methods.derivatives.gradients.lines import Lines
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
@@ -281,7 +280,7 @@ class GradientSizes:
         return self.instances * self.lines * self.steps
 
     @property
-    def held(self) -> Held:
+    def held(self) -> dict[str, int]:
         """The bytes of a tile at work, and of the instances and lines of the dispatches under
         way.
         """
