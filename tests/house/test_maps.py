@@ -30,7 +30,6 @@ UNTYPED = {
     "xaijax/methods/qii/arguments.py": 1,
     "xaijax/methods/qii/outcome.py": 5,
     "xaijax/methods/qii/problem.py": 1,
-    "xaijax/methods/qii/recount.py": 2,
     "xaijax/models/asking/findings.py": 5,
     "xaijax/models/model.py": 1,
     "xaijax/models/structure/agreement.py": 4,

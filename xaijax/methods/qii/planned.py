@@ -23,10 +23,13 @@ from xaijax.games.ways.choose import parts_of_draws
 from xaijax.games.ways.distinct_donors import entries_worth_it
 from xaijax.games.ways.totals import Coming, Weights
 from xaijax.methods.progress import plan_of
-from xaijax.methods.qii.difference import kept_weights
-from xaijax.methods.qii.exact import needs_table
-from xaijax.methods.qii.index import QiiIndex
-from xaijax.methods.qii.limits import refuse_random_index, refuse_unaffordable
+from xaijax.methods.qii.exact import (
+    QiiIndex,
+    kept_weights,
+    needs_table,
+    refuse_random_index,
+    refuse_unaffordable,
+)
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.sampled import SamplingPlan as Draws
 from xaijax.methods.qii.sampled import checked_design
