@@ -20,17 +20,16 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
-from xaijax.games.rules.coverage import Cover
-from xaijax.games.rules.device import RuleDevice, shorten_tiles
+from xaijax.games.rules.game import Cover
 from xaijax.games.rules.players_space import PlayerSpace
-from xaijax.games.rules.pulls import Pulls
+from xaijax.games.rules.pulls import Pulls, RuleDevice, shorten_tiles
 from xaijax.games.run import GameRun
 from xaijax.models.asking.findings import answer_host
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable, read_by
-from xaijax_kernels.rules.candidates import rule_keys
+from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
 ROWS = 1 << 15  # drawn together
