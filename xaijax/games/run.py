@@ -238,7 +238,7 @@ class GameRun:
         multiplies what the model might have looked at first.
         """
         if self._sizes is None:
-            donors = self.engine.replacement.codes
+            donors = self.engine.replacement.for_loops
             of_donors = largest_of_donors(self.engine)
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)

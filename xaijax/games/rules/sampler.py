@@ -69,9 +69,7 @@ class SampledGame:
         if isinstance(sampler, PlayerSpace):
             donors = evaluator.engine.replacement
             self._owner = sampler.owner(donors.table.codes_per_column, first, N)
-            self._drawn_from, self._others = sampler.others(
-                self.questions.table, rows, donors.codes, donors.weights
-            )
+            self._others = sampler.others(self.questions.table, rows, donors)
         self.bins = None if bins is None else bins.of(rows)
         self.low = self.high = self.bins  # a rule keeps x's bin, never more
         self.cover = None if bins is None else self._covered(coverage_samples)
@@ -124,7 +122,7 @@ class SampledGame:
         codes = self._sampler.drawn(own, owner, self._others, who, kept, u)
         if self.evaluator.engine.model.backend == "jax":
             return self._scored(self._by_device(codes, who), who)
-        return self._scored(self._by_host(self._drawn_from.asked(codes), who), who)
+        return self._scored(self._by_host(self._others.table.asked(codes), who), who)
 
     def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
         """Rows of the sampler, checked."""

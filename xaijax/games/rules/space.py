@@ -165,7 +165,7 @@ class Perturbation:
         """The arrays of the kernel; bins int32 [B, F] of the donors."""
         F, B = bins.shape[1], self.B
         V = max((one.count for one in self.bins.columns), default=1)
-        codes = self.replacement.codes
+        codes = self.replacement.for_loops
         per = codes.shape[1] // F
         members = np.argsort(bins, axis=0, kind="stable").T.astype(np.int32)
         sorted_ = np.take_along_axis(bins, members.T.astype(np.int64), axis=0).T  # [F, B]

@@ -508,7 +508,7 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
         return False
     own = replacement.table.encode(rows)[1]
     kept = replacement.row
-    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.codes)
+    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.for_loops)
 
 
 def is_data(table: CodeTable, X: Any, data: Any) -> bool:
