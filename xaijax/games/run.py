@@ -22,9 +22,8 @@ from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.table import CodeTable
-from xaijax_kernels.engine.lattice import Pairs, pack
+from xaijax_kernels.engine.lattice import Pairs, RowStream, pack
 from xaijax_kernels.engine.lattice import differing as _differ
-from xaijax_kernels.engine.single_rows import RowStream
 
 Result = TypeVar("Result")
 ANSWERS = Quantity("identity")  # the mean answer of each instance

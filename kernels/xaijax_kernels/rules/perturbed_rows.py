@@ -38,12 +38,8 @@ class PerturbationSpace:
     # A kept column's value: "own" (that of x), "bin" (a draw from the bins that the rule keeps), or
     # "donor" (that of the donor which stands in place of the first word of the key).
     keeps: str
-    stays: bool = (
-        False  # with "bin": the donor's own value is kept where it is in these bins already
-    )
-    takes: int | None = (
-        None  # chance, in 2^-32, that a free column takes the donor's value; None: 1
-    )
+    stays: bool = False  # with "bin": a donor's value that is in these bins already is kept
+    takes: int | None = None  # chance, in 2^-32, that a free column takes the donor's; None: 1
     listed: bool = False  # draw d has donor `listed[d]`; else a random one
     masks: bool = False  # draw d takes the columns that are the bits of d // B; no chance in it
     named: bool = False  # the pull's draws are named one by one, after its columns

@@ -23,10 +23,8 @@ from xaijax.players.predicates import (
     category_key,
     cut_words,
     label_words,
-    member_words,
     missing,
     number_words,
-    range_words,
     value_of,
 )
 from xaijax.tables.rows import rows_of
@@ -128,9 +126,9 @@ class RuleColumn:
         value: that of an instance which satisfies the predicate, or None.
         """
         if len(predicate) == 2:
-            return member_words(self.name, [self.called(one) for one in predicate[1]])
+            return _member_words(self.name, [self.called(one) for one in predicate[1]])
         low, high = (None if np.isinf(end) else self._cut(end, value) for end in predicate[1:])
-        return range_words(self.name, low, high)
+        return _range_words(self.name, low, high)
 
     def called(self, value: Any) -> str | None:
         """One category in words; None: it is missing."""
@@ -155,6 +153,22 @@ class RuleColumn:
             below = max(below, float(value)) if value <= cut else below
             above = min(above, float(value)) if value > cut else above
         return cut_words(float(cut), below, above, gap, self.single)
+
+
+def _range_words(name: str, low: str | None, high: str | None) -> str:
+    """low < name <= high, of ends in words; None: that end is open."""
+    if low is None and high is None:
+        return f"{name} is any number"
+    if low is None:
+        return f"{name} <= {high}"
+    return f"{name} > {low}" if high is None else f"{low} < {name} <= {high}"
+
+
+def _member_words(name: str, shown: list[str | None]) -> str:
+    """name = one, or name in (several), of categories in words; None: what is missing."""
+    if len(shown) == 1:
+        return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
+    return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
 
 
 def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:

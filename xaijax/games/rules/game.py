@@ -135,7 +135,7 @@ class RuleGame:
 
         instance int [Q], rules bool [Q, F].
         """
-        keys = keys_of(self.asker.seed, self.prints[instance], _one_word(rule_keys(rules)))
+        keys = keys_of(self.asker.seed, self.prints[instance], one_word(rule_keys(rules)))
         if self.space.OF_ROWS:
             return self._hits_of_rows(instance, rules, keys, first, draws)
         space = self.space.space("draws")
@@ -345,7 +345,7 @@ def _longest(rules: np.ndarray, F: int) -> int:
     return min(F, max(16, 1 << max(0, most - 1).bit_length()))
 
 
-def _one_word(keys: np.ndarray) -> np.ndarray:
+def one_word(keys: np.ndarray) -> np.ndarray:
     """uint64 [Q] of keys uint64 [Q, 2]."""
     return keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
 

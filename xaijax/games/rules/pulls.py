@@ -144,8 +144,9 @@ def satisfying(
     question = np.repeat(np.arange(len(draws)), draws)
     before = np.repeat(np.cumsum(draws) - draws, draws)
     draw = (np.arange(len(question)) - before + first[question]).astype(np.uint64)
-    key = np.ascontiguousarray(keys.astype("<i4")).view("<u8").ravel()[question]
-    both = [_fraction(keys_of(which, key, draw)) for which in (0, 1)]
+    key = words_of(keys)[question]
+    # Uniform numbers in [0, 1).
+    both = [(words_of(keys_of(i, key, draw)) >> np.uint64(11)) * 2.0**-53 for i in (0, 1)]
     ends = np.cumsum(holds * weights, axis=1)
     total = ends[:, -1]
     # One search in all questions: question q's running shares lie in (q, q + 1].
@@ -158,10 +159,9 @@ def satisfying(
     return question, kept, np.minimum(free, np.flatnonzero(weights)[-1])
 
 
-def _fraction(words: np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1) of int32 [R, 2]."""
-    whole = np.ascontiguousarray(words.astype("<i4")).view("<u8").ravel()
-    return (whole >> np.uint64(11)) * 2.0**-53
+def words_of(keys: np.ndarray) -> np.ndarray:
+    """uint64 [R] of the keys int32 [R, 2] of `keys_of`."""
+    return np.ascontiguousarray(keys.astype("<i4")).view("<u8").ravel()
 
 
 # A round ends in a tile that is partly filled, and the last rounds are about few instances: with

@@ -20,9 +20,9 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
-from xaijax.games.rules.game import Cover
+from xaijax.games.rules.game import Cover, one_word
 from xaijax.games.rules.players_space import PlayerSpace
-from xaijax.games.rules.pulls import Pulls, RuleDevice, shorten_tiles
+from xaijax.games.rules.pulls import Pulls, RuleDevice, shorten_tiles, words_of
 from xaijax.games.run import GameRun
 from xaijax.models.asking.findings import answer_host
 from xaijax.players.players import OwnPlayers, Players
@@ -99,8 +99,7 @@ class SampledGame:
         question = np.repeat(np.arange(len(draws)), draws)
         before = np.repeat(np.cumsum(draws) - draws, draws)
         draw = np.arange(len(question)) - before + first[question]
-        keys = rule_keys(rules)
-        keys = keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
+        keys = one_word(rule_keys(rules))
         agrees = np.zeros(len(question), bool)
         for at in range(0, len(question), ROWS):
             part = slice(at, at + ROWS)
@@ -173,9 +172,8 @@ class SampledGame:
     def _asked(self, rows: Any, who: np.ndarray) -> np.ndarray:
         """Whether the model agrees; bool [M]."""
         codes = None
-        if (
-            self.evaluator.engine.model.backend == "jax"
-        ):  # unless a translation is left for these rows
+        # Unless a translation is left for these rows.
+        if self.evaluator.engine.model.backend == "jax":
             codes = self.evaluator.encoded(rows)[1]
         if not self.evaluator.engine.on_host:
             return self._scored(self._by_device(codes, who), who)
@@ -263,15 +261,11 @@ def uniforms(
     seed: int, prints: np.ndarray, rules: np.ndarray, draw: np.ndarray, P: int
 ) -> np.ndarray:
     """Numbers in (0, 1), float64 [M, P], by (seed, instance, rule, draw, player)."""
-    key = _words(keys_of(seed, prints, rules))
-    key = _words(keys_of(1, key, draw.astype(np.uint64)))
+    key = words_of(keys_of(seed, prints, rules))
+    key = words_of(keys_of(1, key, draw.astype(np.uint64)))
     each = np.repeat(key, P)
-    word = _words(keys_of(2, each, np.tile(np.arange(P, dtype=np.uint64), len(key))))
+    word = words_of(keys_of(2, each, np.tile(np.arange(P, dtype=np.uint64), len(key))))
     return ((word >> np.uint64(11)) + 0.5).reshape(len(key), P) * 2.0**-53
-
-
-def _words(pairs: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(pairs.astype("<i4")).view("<u8").ravel()
 
 
 def check_sampler(sampler: Any) -> Callable[..., Any]:

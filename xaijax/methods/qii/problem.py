@@ -7,7 +7,7 @@ drawn.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, cast
@@ -40,7 +40,7 @@ from xaijax.methods.qii.arguments import (
 from xaijax.methods.qii.difference import as_outer, difference_of
 from xaijax.methods.qii.exact import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
-from xaijax.methods.qii.quantities import WHOM, Interest, factors_of, interest_of
+from xaijax.methods.qii.quantities import WHOM, Interest, interest_of
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, column_finder, column_labels
 from xaijax.results.recount import Sample
@@ -174,7 +174,7 @@ class QIIProblem:
 
     def whose(self, X: Any) -> str:
         """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
-        return "none" if self.interest.of_data else whose_rows(X, self.private)
+        return whose_rows(X, self.private) if self.groups is None else "none"
 
     def model_identity(self) -> str | None:
         """Returns the identity of the model for these rows; None: it cannot be recognised later."""
@@ -267,7 +267,7 @@ class QIIProblem:
         started = time.perf_counter()
         tell_cuts_again()
         rows = None
-        if self.interest.of_data:
+        if self.groups is not None:
             if X is not None:
                 raise InputError(
                     f"X has no place with quantity={self.interest.name!r}, one number for the "
@@ -326,7 +326,7 @@ class QIIProblem:
             outer=outer,
             reads_full=outer is not None,
             groups=self.groups,
-            combine=factors_of(self.interest, self.signed),
+            combine=_factors_of(self.interest, self.signed),
             remedy="Say floor= (a small share for every class), or another difference.",
         )
 
@@ -407,6 +407,20 @@ def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
     return mask
+
+
+def _factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
+    """What makes one number of the groups' means; linear where it is factors [G].
+
+    A signed disparity is: group less rest. Its semivalues are means, then.
+    """
+    if interest.whom == "individual":
+        return None
+    if interest.whom != "members and rest":
+        return np.ones(1)
+    if signed:
+        return np.array([1.0, -1.0])
+    return interest.combine if callable(interest.combine) else np.array(interest.combine)
 
 
 def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) -> Any:
