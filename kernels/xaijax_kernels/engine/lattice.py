@@ -163,6 +163,15 @@ def player_words(differs: np.ndarray) -> np.ndarray:
     return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
 
 
+def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
+    """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
+
+    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
+    """
+    words = player_words(masks)
+    return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
+
+
 def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
     """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
     of_pair = np.column_stack(

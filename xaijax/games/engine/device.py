@@ -30,8 +30,8 @@ from xaijax.games.engine.plan import (
     plan_sizes,
 )
 from xaijax.games.engine.programs import NAMES_LIST, Programs
-from xaijax_kernels.engine.lattice import Dispatch, Pairs
-from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
+from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
+from xaijax_kernels.engine.listed import ListedStream, group_means, list_means
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.reduce import (
     block_of,

@@ -30,8 +30,8 @@ from xaijax.models.asking.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
-from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, list_words
+from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.engine.tables import tables_of_pairs
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
