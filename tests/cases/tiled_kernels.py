@@ -16,8 +16,13 @@ from xaijax_kernels.engine.reduce import reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import TileShape, Traced, over_tiles, run_tiles
 from xaijax_kernels.gradients.lines import LineShape, line_values
-from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects
-from xaijax_kernels.rules.pulls import PullShape, run_pulls
+from xaijax_kernels.rules.perturbed_rows import (
+    PerturbationSpace,
+    Pool,
+    PullShape,
+    Subjects,
+    run_pulls,
+)
 from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
 
 # N instances, B donors, P players, K outputs, S slots of 2^BITS rows in a tile of R rows.

@@ -51,8 +51,14 @@ from xaijax_kernels.engine.tiles import LEAST_COLUMNS, one_output
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
 from xaijax_kernels.games.semivalues import semivalue, shapley_weights
 from xaijax_kernels.gradients.front import back, front
-from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, mixed, perturbed, place_of
-from xaijax_kernels.rules.pulls import filled, pack_bits
+from xaijax_kernels.rules.perturbed_rows import (
+    PerturbationSpace,
+    filled,
+    mixed,
+    pack_bits,
+    perturbed,
+    place_of,
+)
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 

@@ -48,7 +48,7 @@ def whole_answers(ask: GameRun) -> WholeAnswers:
     ask: the questions of these games (`questions.Run`), of a model with a structure.
     """
     ends, both, base, allowed = _of_donors(ask.engine)
-    donors = ask.engine.replacement.codes
+    donors = ask.engine.replacement.for_loops
     if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
         both = None  # of QII's whole data the instances are the donors, and may be asked already
     found = _checked(ask.engine, ask.codes, lambda n: f"X row {n}", ends, both)
@@ -65,10 +65,9 @@ def _of_donors(engine: Engine) -> tuple[Ends, Both | None, np.ndarray, np.ndarra
     Answers that take more than the share of what is kept are not: None.
     """
     replacement = engine.replacement
-    named, both = replacement.row, _asked(engine, replacement.codes)
-    own, allowed = _checked(
-        engine, replacement.codes, lambda b: f"background row {int(named[b])}", None, both
-    )
+    codes, named = replacement.for_loops, replacement.row
+    both = _asked(engine, codes)
+    own, allowed = _checked(engine, codes, lambda b: f"background row {int(named[b])}", None, both)
     kept = engine.memory.fits("kept", 2 * both[1].nbytes) > 0
     scores, allowed = scored(engine.score, own, allowed)
     weights = replacement.weights
@@ -165,7 +164,7 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
     for first in range(0, len(instance), ROWS):
         here = instance[first : first + ROWS]
         x = np.asarray(ask.codes[here])
-        donors = replacement.codes[rng.integers(replacement.count, size=len(here))]
+        donors = replacement.for_loops[rng.integers(replacement.count, size=len(here))]
         kept = rng.random((len(here), ask.P)) < 0.5
         none = np.zeros((len(here), 1), bool)
         own = np.concatenate([kept, none, ~none], axis=1)[:, ask.engine.code_players]

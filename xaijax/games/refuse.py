@@ -54,8 +54,8 @@ def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
     if k > LARGEST_PAIR:
         n = int(largest.argmax())
         engine = game.engine
-        x, donors = game.codes[n : n + 1], engine.replacement.codes
-        own = differing(agreement_codes(x), agreement_codes(donors), engine.code_players, game.P)
+        x, donors = agreement_codes(game.codes[n : n + 1]), engine.replacement.bits
+        own = differing(x, donors, engine.code_players, game.P)
         b = int(engine.replacement.row[own[0].sum(axis=1).argmax()])
         raise EnumerationLimitError(
             f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "

@@ -23,9 +23,8 @@ from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.table import CodeTable
-from xaijax_kernels.engine.lattice import Pairs, pack
+from xaijax_kernels.engine.lattice import Pairs, RowStream, pack
 from xaijax_kernels.engine.lattice import differing as _differ
-from xaijax_kernels.engine.single_rows import RowStream
 
 Result = TypeVar("Result")
 ANSWERS = Quantity("identity")  # the mean answer of each instance
@@ -264,7 +263,7 @@ class GameRun:
         multiplies what the model might have looked at first.
         """
         if self._sizes is None:
-            donors = self.engine.replacement.codes
+            donors = self.engine.replacement.for_loops
             of_donors = largest_of_donors(self.engine)
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)

@@ -49,22 +49,6 @@ def value_of(key: Any) -> Any:
     return key[1] if isinstance(key, tuple) and key[:1] == (bool,) else key
 
 
-def range_words(name: str, low: str | None, high: str | None) -> str:
-    """low < name <= high, of ends in words; None: that end is open."""
-    if low is None and high is None:
-        return f"{name} is any number"
-    if low is None:
-        return f"{name} <= {high}"
-    return f"{name} > {low}" if high is None else f"{low} < {name} <= {high}"
-
-
-def member_words(name: str, shown: list[str | None]) -> str:
-    """name = one, or name in (several), of categories in words; None: what is missing."""
-    if len(shown) == 1:
-        return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
-    return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
-
-
 def number_words(value: float, single: bool = False) -> str:
     """A number in the fewest digits, six or more, that read back as it; single: as float32."""
     value = float(value) + 0.0  # no minus before zero

@@ -6,11 +6,10 @@ Reading order:
     host_loop     the loop for host models: the next rows are drawn while the model answers
     tables        from the values of pairs to v(S) of all coalitions of each instance
     listed        coalitions given as a list: their row stream, and their means over donors
-    single_rows   a row stream in which each row names its own instance, donor and coalition
     seeds         slots made on the device, of runs of pairs of one size
     hybrids       rows with some players' columns from the instance and the others from the donor
     turns         how a loop inside a dispatch counts its turns, on each platform
-    lattice       which players differ for a pair, and how pairs become a stream of model rows
+    lattice       which players differ for a pair; streams of model rows: of pairs, of single rows
     reduce        from the values of a dispatch to one semivalue per pair, on the device
     steps         the steps of a trace: which treat each number by itself, and how one is taken
     operations    how many operations a model takes for a row, counted in its trace

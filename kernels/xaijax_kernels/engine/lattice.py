@@ -1,10 +1,11 @@
-"""The agreement quotient: which players differ for a pair, and how pairs become model rows.
+"""The agreement quotient: which players differ for a pair; streams of pairs and of single rows.
 
 A player whose codes equal the donor's in all its columns changes nothing for the pair (x, b), so
 the pair's 2^P hybrids are 2^k distinct ones, k = players that differ. Everything here is NumPy on
 the host: some bytes per pair, against 2^k model rows.
 
-Letters: N instances, B donors, F columns, W words of one column, P players, M pairs.
+Letters: N instances, B donors, F columns, W words of one column, P players, M pairs, R rows, C
+coalitions in the list.
 """
 
 from __future__ import annotations
@@ -162,6 +163,15 @@ def player_words(differs: np.ndarray) -> np.ndarray:
     return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
 
 
+def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
+    """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
+
+    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
+    """
+    words = player_words(masks)
+    return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
+
+
 def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
     """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
     of_pair = np.column_stack(
@@ -192,3 +202,44 @@ def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, 
     cuts = np.flatnonzero(np.diff(pairs.k[a:b])) + 1 + a
     for lo, hi in zip([a, *cuts], [*cuts, b], strict=True):
         yield int(pairs.k[lo]), int(lo), int(hi)
+
+
+@dataclass(frozen=True)
+class RowStream:
+    """Hybrids asked one by one: each row names its own instance, donor and coalition of a list.
+
+    A slot is one row, so nothing is padded and nothing shared. It is for questions in which every
+    row has a donor of its own (draws), or few donors that differ in what they replace.
+    """
+
+    instance: np.ndarray  # int32 [R]
+    donor: np.ndarray  # int32 [R]
+    coalition: np.ndarray  # int32 [R], place in the list
+    P: int
+    kind = "rows"  # what its slots are
+    slot_bits = 0
+
+    @property
+    def rows(self) -> int:
+        """Model rows."""
+        return len(self.instance)
+
+    @property
+    def distinct_rows(self) -> int:
+        """Model rows without padding: all of them."""
+        return len(self.instance)
+
+    def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
+        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        words = -(-self.P // 32)
+        for first in range(0, self.rows, rows_each):
+            part = slice(first, first + rows_each)
+            slots = np.zeros((len(self.instance[part]), 3 + words), np.int32)
+            slots[:, 0] = LISTED + self.coalition[part]
+            slots[:, 1] = self.instance[part]
+            slots[:, 2] = self.donor[part]
+            yield Dispatch(first, len(slots), slots)
+
+    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+        """(instance, donor, kept bool [P]) of a row; masks bool [C, P]."""
+        return int(self.instance[row]), int(self.donor[row]), masks[self.coalition[row]]

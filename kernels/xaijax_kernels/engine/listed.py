@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, player_words
+from xaijax_kernels.engine.lattice import LISTED, Dispatch
 from xaijax_kernels.engine.reduce import compensated
 
 
@@ -83,15 +83,6 @@ class ListedStream:
     def _listed(self, group: Any) -> Any:
         """Which block of the list a group asks."""
         return group if self.own else group % self.blocks
-
-
-def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
-    """A list of coalitions as bits, uint32 [capacity, ceil(P / 32)]; masks bool [C, P].
-
-    The last one is repeated to the end: what fills a slot is then a coalition that was asked for.
-    """
-    words = player_words(masks)
-    return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
 
 
 def group_means(

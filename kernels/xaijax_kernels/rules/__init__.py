@@ -3,13 +3,7 @@
 Reading order:
 
     best_first       the rule of highest coverage among all, where precisions are known
-    exact_beam       the beam search where precisions are known
-    beam             the beam search of Anchors, with its four components as arguments
-    validation       whether a rule's precision is above the threshold, by draws of its own
-    rejects          best arms within a fixed budget: successive accepts and rejects
-    lucb             best arms with a guarantee: KL-LUCB
-    bernoulli        bounds on a precision from draws of zeros and ones, by the KL divergence
-    candidates       kept rules with one more column, each set of columns once
-    pulls            rules tried in tiles: rows drawn, answered, and compared with f(x)
-    perturbed_rows   the rows of a perturbation space, drawn by a counter hash
+    beam             the beam searches of Anchors: by draws, and by known precisions
+    bandits          bounds on a precision from draws; best arms; rules accepted by draws
+    perturbed_rows   the rows of a perturbation space, drawn by a counter hash, asked in tiles
 """

@@ -1,23 +1,24 @@
-"""The modified beam search of Anchors, one flat loop for a batch of instances.
+"""The beam searches of Anchors for a batch of instances: by draws, and by known precisions.
 
-Ribeiro, Singh and Guestrin 2018, algorithm 2; chapter 5.8.1, with its four components as arguments.
-Every instance is in a phase of its own. `step` moves each as far as it goes without new draws and
-says which draws are wanted; `add` takes their outcome. The arrays keep their size; instances that
-are done are taken out by `BeamState.take`.
+`BeamSearch` is algorithm 2 of Ribeiro, Singh and Guestrin 2018 (chapter 5.8.1), with its four
+components as arguments. Every instance is in a phase of its own. `step` moves each as far as it
+goes without new draws and says which draws are wanted; `add` takes their outcome. The arrays keep
+their size; instances that are done are taken out by `BeamState.take`.
 
-Letters: n instances, W kept rules, F columns, A = W F candidates, H kept rules of all sizes.
+Letters: n instances, W kept rules, F columns, A = W F candidates, H kept rules of all sizes, T
+accepted rules remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from xaijax_kernels.rules.bernoulli import validation_rate
-from xaijax_kernels.rules.lucb import Arms
+from xaijax_kernels.games.sampling import player_keys
+from xaijax_kernels.rules.bandits import Arms, KlLucb, Rejects, Validation, validation_rate
 
 VALIDATE, IDENTIFY, FALL_BACK, DONE = range(4)
 
@@ -25,28 +26,6 @@ VALIDATE, IDENTIFY, FALL_BACK, DONE = range(4)
 Propose = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # (instances int [n], rules bool [n, A, F]) -> coverage float64 [n, A]
 Cover = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-class Identify(Protocol):
-    """Best-candidate identification; `lucb.KlLucb`, `rejects.Rejects`."""
-
-    def init(self, valid: np.ndarray) -> np.ndarray:
-        """The state int64 [n, .] of bandits with the arms valid bool [n, A]."""
-        ...
-
-    def step(
-        self, state: np.ndarray, arms: Arms, wanted: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(next state, draws wanted [n, A], the `wanted` best bool [n, A]); no draws: done."""
-        ...
-
-
-class Validate(Protocol):
-    """Candidate validation; `validation.Validation`."""
-
-    def step(self, arms: Arms, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(draws wanted [n, W], accepted bool [n, W], lower bounds [n, W])."""
-        ...
 
 
 @dataclass
@@ -101,8 +80,8 @@ class BeamSearch:
 
     propose: Propose
     cover: Cover
-    identify: Identify
-    validate: Validate
+    identify: KlLucb | Rejects
+    validate: Validation
     width: int  # W
     levels: int  # predicates at most
     delta: float
@@ -294,3 +273,148 @@ def first_best(
         has = left & rules[:, :, f]
         left = np.where(has.any(axis=1, keepdims=True), has, left)
     return left.argmax(axis=1)
+
+
+def extend(kept: np.ndarray, has: np.ndarray, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Candidate w F + f is rule w with column f: (rules bool [n, A, F], valid bool [n, A]).
+
+    kept: bool [n, W, F]; has: bool [n, W], which of them there are; allowed: bool [n, F].
+    """
+    N, W, F = kept.shape
+    rules = kept[:, :, None, :] | np.eye(F, dtype=bool)
+    valid = has[:, :, None] & ~kept & allowed[:, None, :]
+    rules, valid = rules.reshape(N, W * F, F), valid.reshape(N, W * F)
+    return rules, valid & first_of_its_kind(rules, valid)
+
+
+def rule_keys(rules: np.ndarray) -> np.ndarray:
+    """128 bits that tell sets of columns apart, uint64 [..., 2]; exact up to 128 columns."""
+    F = rules.shape[-1]
+    words = player_keys(0, F)
+    chosen = np.where(rules[..., None], words, np.uint64(0))
+    return np.bitwise_xor.reduce(chosen, axis=-2)
+
+
+def first_of_its_kind(rules: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Whether no valid rule before it is the same set; bool [n, A] of rules bool [n, A, F]."""
+    if rules.shape[1] <= rules.shape[2]:
+        return np.ones(valid.shape, bool)  # one kept rule: all its children differ
+    keys = rule_keys(rules)
+    place = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
+    # Valid ones first among equals, in the order they came in.
+    order = np.lexsort((place, ~valid, keys[..., 0], keys[..., 1]), axis=1)
+    sorted_ = np.take_along_axis(keys, order[..., None], axis=1)
+    new = np.ones(valid.shape, bool)
+    new[:, 1:] = (sorted_[:, 1:] != sorted_[:, :-1]).any(axis=2)
+    first = np.empty_like(new)
+    np.put_along_axis(first, order, new, axis=1)
+    return first
+
+
+@dataclass
+class ExactBeamState:
+    """What is carried from size to size; every array begins with the axis n."""
+
+    row: np.ndarray  # int64 [n], the instance
+    allowed: np.ndarray  # bool [n, F]
+    rules: np.ndarray  # bool [n, A, F], candidates
+    valid: np.ndarray  # bool [n, A]; none: done
+    cover: np.ndarray  # [n, A]
+    found: np.ndarray  # bool [n, T, F], accepted rules, best first
+    found_cover: np.ndarray  # [n, T], -1: none
+    found_precision: np.ndarray  # [n, T]
+    lead: np.ndarray  # bool [n, F], of all rules the one of highest precision
+    lead_cover: np.ndarray  # [n]
+    lead_precision: np.ndarray  # [n], -1: none yet
+    size: np.ndarray  # int64 [n]
+    asked: np.ndarray  # int64 [n], rules
+
+    def take(self, rows: np.ndarray) -> ExactBeamState:
+        """The instances `rows`."""
+        return ExactBeamState(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @property
+    def done(self) -> np.ndarray:
+        """bool [n]."""
+        return ~self.valid.any(axis=1)
+
+
+@dataclass(frozen=True)
+class ExactBeam:
+    """Beam search by known precisions: one question for all candidates of a size.
+
+    A rule is accepted where its precision reaches the threshold. All candidates are looked at, not
+    only those that are kept, so no accepted rule of a size is overlooked.
+    """
+
+    propose: Propose
+    cover: Cover
+    threshold: float
+    width: int  # W
+    levels: int  # predicates at most
+    remembered: int = 1  # T
+
+    def init(self, rows: np.ndarray, allowed: np.ndarray) -> ExactBeamState:
+        """Instances `rows` int [n] with the empty rule for a candidate; allowed: bool [n, F]."""
+        n, F = allowed.shape
+        A, T = self.width * F, self.remembered
+        valid = np.zeros((n, A), bool)
+        valid[:, 0] = True
+        cover = np.zeros((n, A))
+        cover[:, :1] = self.cover(np.asarray(rows), np.zeros((n, 1, F), bool))
+        rules, none = np.zeros((n, A, F), bool), np.zeros((n, F), bool)
+        found = np.zeros((n, T, F), bool)
+        below, zero = np.full((n, T), -1.0), np.zeros(n, np.int64)
+        lead = (none, np.zeros(n), np.full(n, -1.0))
+        known = (found, below, below.copy())
+        return ExactBeamState(
+            np.asarray(rows), allowed, rules, valid, cover, *known, *lead, zero, zero.copy()
+        )
+
+    def step(self, s: ExactBeamState, precision: np.ndarray) -> None:
+        """Take the precisions float64 [n, A] of the valid candidates, and propose the next."""
+        s.asked += s.valid.sum(axis=1)
+        self._lead(s, precision)
+        holds = s.valid & (precision >= self.threshold)
+        self._find(s, holds, precision)
+        # What holds need not be refined: whatever is added covers less.
+        open_ = s.valid & ~holds
+        worth = np.where(open_, precision, -np.inf)
+        order = np.lexsort((-np.where(open_, s.cover, 0), -worth), axis=1)[:, : self.width]
+        has = np.take_along_axis(open_, order, axis=1)
+        has &= ((s.size < self.levels) & (s.found_cover[:, 0] < 1))[:, None]
+        kept = np.take_along_axis(s.rules, order[:, :, None], axis=1)
+        rules, valid = self.propose(kept, has, s.allowed)
+        cover = self.cover(s.row, rules)
+        s.rules, s.cover = rules, cover
+        s.valid = valid & (cover > s.found_cover[:, :1])
+        s.size += 1
+
+    def _lead(self, s: ExactBeamState, precision: np.ndarray) -> None:
+        """The most precise rule so far, for the case that none holds."""
+        at = np.arange(len(s.row))
+        chosen = first_best(s.valid, precision, s.cover, s.rules)
+        better = s.valid.any(axis=1) & (precision[at, chosen] > s.lead_precision)
+        s.lead[better] = s.rules[at, chosen][better]
+        s.lead_cover[better] = s.cover[at, chosen][better]
+        s.lead_precision[better] = precision[at, chosen][better]
+
+    def _find(self, s: ExactBeamState, holds: np.ndarray, precision: np.ndarray) -> None:
+        """Put accepted rules among those remembered, the best first."""
+        left, at = holds.copy(), np.arange(len(s.row))
+        for _ in range(self.remembered):
+            some = left.any(axis=1)
+            if not some.any():
+                return
+            chosen = first_best(left, s.cover, precision, s.rules)
+            cover, own = s.cover[at, chosen], precision[at, chosen]
+            for t in range(self.remembered):
+                first = some & (cover > s.found_cover[:, t])
+                for later in range(self.remembered - 1, t, -1):
+                    s.found[first, later] = s.found[first, later - 1]
+                    s.found_cover[first, later] = s.found_cover[first, later - 1]
+                    s.found_precision[first, later] = s.found_precision[first, later - 1]
+                s.found[first, t] = s.rules[at, chosen][first]
+                s.found_cover[first, t], s.found_precision[first, t] = cover[first], own[first]
+                some = some & ~first
+            left[at, chosen] = False

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xaijax_kernels.rules.bernoulli import validation_rate
-from xaijax_kernels.rules.lucb import Arms, KlLucb, top_arms
-from xaijax_kernels.rules.rejects import Rejects
-from xaijax_kernels.rules.validation import Validation
+from xaijax_kernels.rules.bandits import (
+    Arms,
+    KlLucb,
+    Rejects,
+    Validation,
+    top_arms,
+    validation_rate,
+)
 
 REPLAYS = 10_000
 # P(Binomial(10,000, 0.1) > 1,150) < 4e-7 (normal tail at 5.0 standard deviations of 30, one-sided).

@@ -6,7 +6,7 @@ import numpy as np
 import oracles_anchors as oracles
 import pytest
 
-from xaijax_kernels.rules.bernoulli import (
+from xaijax_kernels.rules.bandits import (
     divergence,
     exploration_rate,
     lower,

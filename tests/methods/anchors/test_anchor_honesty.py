@@ -12,10 +12,8 @@ import pytest
 from often import all_but
 
 import xaijax as xj
-from xaijax_kernels.rules.beam import BeamSearch
-from xaijax_kernels.rules.candidates import extend
-from xaijax_kernels.rules.lucb import KlLucb
-from xaijax_kernels.rules.validation import Validation
+from xaijax_kernels.rules.bandits import KlLucb, Validation
+from xaijax_kernels.rules.beam import BeamSearch, extend
 
 E, T = xj.InputError, xj.InputTypeError
 RNG = np.random.default_rng(0)

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.rules.players_space import Others, PlayerSpace
+from xaijax.games.measure.replacement.per_instance import RowOfEach
+from xaijax.games.measure.replacement.rows import BackgroundRows
+from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.players.players import Players
+from xaijax.tables.table import WordTable
 
 RNG = np.random.default_rng(31)
 SIDE, P = 4, 4
@@ -131,12 +134,14 @@ def test_players_that_no_draw_changes_are_in_no_rule() -> None:
     """Padding is as its baseline, and an entry may be the same in all data rows."""
     own = np.array([[7, 3, 3, 0], [7, 5, 3, 0]], np.int32)
     owner = np.array([0, 1, 2, -1])
-    for rows, weights, expected in [
-        (np.array([[1, 3, 1, 9], [1, 5, 3, 9]]), None, [[1, 0, 1], [1, 0, 0]]),
-        (np.array([[7, 3, 4, 9], [7, 3, 3, 9]]), np.ones(2) / 2, [[0, 0, 1], [0, 1, 1]]),
+    for rows, kind, expected in [
+        (np.array([[1, 3, 1, 9], [1, 5, 3, 9]]), RowOfEach, [[1, 0, 1], [1, 0, 0]]),
+        (np.array([[7, 3, 4, 9], [7, 3, 3, 9]]), BackgroundRows, [[0, 0, 1], [0, 1, 1]]),
     ]:
+        table = WordTable((4,), rows.dtype, None)
+        others = kind(table, rows.astype(np.int32), np.ones(2) / 2, None, np.arange(2), 2)
         space = PlayerSpace("any", Players(owner, ("a", "b", "c")), 0.5, None, False)
-        found = space.matters(own, owner, Others(rows.astype(np.int32), weights), 0)
+        found = space.matters(own, owner, others, 0)
         np.testing.assert_array_equal(found, np.array(expected, bool))
 
     def masked(z: Any) -> Any:

@@ -8,10 +8,8 @@ import pytest
 from anchor_cases import DATA, EDGES, X, explainer, one_class
 
 from xaijax.methods.anchors.search import by_draws
-from xaijax_kernels.rules.beam import DONE, BeamSearch, first_best
-from xaijax_kernels.rules.candidates import extend, first_of_its_kind
-from xaijax_kernels.rules.lucb import KlLucb
-from xaijax_kernels.rules.validation import Validation
+from xaijax_kernels.rules.bandits import KlLucb, Validation
+from xaijax_kernels.rules.beam import DONE, BeamSearch, extend, first_best, first_of_its_kind
 
 EQUAL = np.full(len(DATA), 1 / len(DATA))
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from often import all_but
 
 import xaijax as xj
-from xaijax.methods.anchors.record import Found
+from xaijax.methods.anchors.search import Found
 from xaijax.methods.anchors.search import search as run_search
 from xaijax.methods.anchors.settings import settings_of
 from xaijax.methods.anchors.widening import widen
-from xaijax_kernels.rules.bernoulli import widening_rate
+from xaijax_kernels.rules.bandits import widening_rate
 
 E, T = xj.InputError, xj.InputTypeError
 EQUAL = np.full(len(DATA), 1 / len(DATA))

@@ -29,8 +29,8 @@ from xaijax.games.engine.plan import (
     plan_sizes,
 )
 from xaijax.games.engine.programs import NAMES_LIST, Programs
-from xaijax_kernels.engine.lattice import Dispatch, Pairs
-from xaijax_kernels.engine.listed import ListedStream, group_means, list_means, list_words
+from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
+from xaijax_kernels.engine.listed import ListedStream, group_means, list_means
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.reduce import (
     block_of,
@@ -396,17 +396,17 @@ def _power_of_two(count: int) -> int:
 def part_of_tile(engine: Engine, parts: int) -> int:
     """Rows of a tile that is smaller by `parts` than a device's usual one, where that fits."""
     probe = engine.findings
-    codes = engine.replacement.codes
-    width, columns = widest_layer(probe.jaxpr, probe.rows, NAMED), codes.shape[1]
-    whole = tile_rows(max(width, columns), codes.itemsize, engine.devices[0].platform)
-    per_row = bytes_of_row(codes.itemsize, width, columns, engine.outputs)
+    columns, itemsize = engine.replacement.columns, engine.replacement.dtype.itemsize
+    width = widest_layer(probe.jaxpr, probe.rows, NAMED)
+    whole = tile_rows(max(width, columns), itemsize, engine.devices[0].platform)
+    per_row = bytes_of_row(itemsize, width, columns, engine.outputs)
     return fitting_tile(whole // parts, per_row, engine.memory)
 
 
 def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
     """The loop of a traced model, planned for most_rows."""
     probe = engine.findings
-    model, codes = engine.model, engine.replacement.codes
+    model, codes = engine.model, engine.replacement.for_loops
     placement = placed(engine.devices, model.params)
     sizes = plan_sizes(
         width=widest_layer(probe.jaxpr, probe.rows, NAMED),

@@ -131,7 +131,7 @@ class Engine:
     @cached_property
     def row_bytes(self) -> int:
         """Of the codes of one row."""
-        codes = self.replacement.codes
+        codes = self.replacement.for_loops
         return codes.shape[1] * codes.itemsize
 
     @cached_property
@@ -158,7 +158,7 @@ class Engine:
 
     def refuse_too_little_memory(self) -> None:
         """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
-        codes, memory = self.replacement.codes, self.memory.whole
+        codes, memory = self.replacement.for_loops, self.memory.whole
         smallest = 3 * SMALLEST_OF_WIDE * self.row_bytes + 2 * codes.nbytes
         if smallest > memory:
             raise MemoryPlanError(
@@ -321,7 +321,7 @@ class Engine:
 @once
 def largest_of_donors(engine: Engine) -> np.ndarray:
     """`Engine.largest` of the donors, [B]."""
-    return engine.largest(engine.replacement.codes)
+    return engine.largest(engine.replacement.for_loops)
 
 
 class Evaluator:
@@ -497,7 +497,7 @@ class Evaluator:
         if not engine.on_host:
             table = engine.replacement.table
         # Of both kinds, since rows that are all alike would say nothing about neighbours.
-        few = [engine.replacement.codes[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
+        few = [engine.replacement.for_loops[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
         asked = np.concatenate(few)
         findings = engine.model.probe(table.asked(asked))
         self.clock.compile_seconds += findings.compile_seconds

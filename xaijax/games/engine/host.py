@@ -29,8 +29,8 @@ from xaijax.models.asking.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
-from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, list_words
+from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.engine.tables import tables_of_pairs
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
@@ -483,7 +483,7 @@ def named_rows(rows: Any) -> str:
 def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
     K = engine.findings.outputs
-    model, codes = engine.model, engine.replacement.codes
+    model, codes = engine.model, engine.replacement.for_loops
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
         answers = answer_host(model, table.asked(code_rows), first, K)
@@ -519,8 +519,7 @@ def _together(engine: Engine, call: int) -> int:
 
 def _sharing(engine: Engine) -> Sharing | None:
     """Where hybrids of several instances may be the same; not of a random model."""
-    codes = engine.replacement.codes
-    if len(codes) > 1 or not engine.limits.shares or not engine.model.deterministic:
+    if engine.replacement.count > 1 or not engine.limits.shares or not engine.model.deterministic:
         return None
     # Codes, those asked, and what sorting needs.
     return Sharing(engine.memory.fits("parts", engine.row_bytes + 32))

@@ -74,7 +74,7 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _made(engine: Engine, codes: np.ndarray) -> Values | None:
-    donors, params = engine.replacement.codes, engine.model.params
+    donors, params = engine.replacement.for_loops, engine.model.params
     same = _equal(codes, donors)  # QII's pool is mostly its data
     rows = donors if same else np.concatenate([donors, codes])
     whole = agreement_codes(rows)

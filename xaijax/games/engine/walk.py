@@ -207,7 +207,7 @@ def walk_backend(engine: Engine) -> WalkBackend:
         engine.model,
         engine.structure,
         engine.findings.outputs,
-        engine.replacement.codes,
+        engine.replacement.for_loops,
         engine.replacement.weights,
         engine.instances_at_a_time,
         placed(engine.devices, engine.model.params),

@@ -23,10 +23,8 @@ from xaijax.players.predicates import (
     category_key,
     cut_words,
     label_words,
-    member_words,
     missing,
     number_words,
-    range_words,
     value_of,
 )
 from xaijax.tables.rows import rows_of
@@ -123,11 +121,14 @@ class RuleColumn:
         return ends.index(low), ends.index(high) - 1
 
     def words(self, predicate: Predicate, value: Any = None) -> str:
-        """The predicate in words: "7 < temp <= 14", "Sex = female"; value: that of the instance."""
+        """The predicate in words: "7 < temp <= 14", "Sex = female".
+
+        value: that of an instance which satisfies the predicate, or None.
+        """
         if len(predicate) == 2:
-            return member_words(self.name, [self.called(one) for one in predicate[1]])
+            return _member_words(self.name, [self.called(one) for one in predicate[1]])
         low, high = (None if np.isinf(end) else self._cut(end, value) for end in predicate[1:])
-        return range_words(self.name, low, high)
+        return _range_words(self.name, low, high)
 
     def called(self, value: Any) -> str | None:
         """One category in words; None: it is missing."""
@@ -148,10 +149,26 @@ class RuleColumn:
         if self.around is None or place == len(edges) or edges[place] != cut:  # of the user
             return number_words(cut, self.single)
         below, above, gap = self.around[place].tolist()
-        if value is not None and not missing(value):
+        if value is not None:
             below = max(below, float(value)) if value <= cut else below
             above = min(above, float(value)) if value > cut else above
         return cut_words(float(cut), below, above, gap, self.single)
+
+
+def _range_words(name: str, low: str | None, high: str | None) -> str:
+    """low < name <= high, of ends in words; None: that end is open."""
+    if low is None and high is None:
+        return f"{name} is any number"
+    if low is None:
+        return f"{name} <= {high}"
+    return f"{name} > {low}" if high is None else f"{low} < {name} <= {high}"
+
+
+def _member_words(name: str, shown: list[str | None]) -> str:
+    """name = one, or name in (several), of categories in words; None: what is missing."""
+    if len(shown) == 1:
+        return f"{name} is missing" if shown[0] is None else f"{name} = {shown[0]}"
+    return f"{name} in ({', '.join('missing' if s is None else s for s in sorted(shown, key=str))})"
 
 
 def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
@@ -182,6 +199,26 @@ class Bins:
         given = rows_of(rows)
         found = [one.bins(given.column(one.place)) for one in self.columns]
         return np.stack(found, axis=1) if found else np.zeros((len(given), 0), np.int32)
+
+    def said(
+        self, rows: Any, kept: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> list[tuple[list[Predicate], list[str]]]:
+        """The predicates of each row's rule, and their words; rows: array [N, F] or frame.
+
+        kept: bool [N, F], the columns of each rule; low, high: int32 [N, F], the bins that it keeps
+        of them.
+        """
+        values = {int(f): rows_of(rows).column(int(f)) for f in np.flatnonzero(kept.any(axis=0))}
+        found = []
+        for n, rule in enumerate(kept):
+            predicates, words = [], []
+            for f in map(int, np.flatnonzero(rule)):
+                one, value = self.columns[f], values[f][n]
+                value = value.item() if isinstance(value, np.generic) else value
+                predicates.append(one.predicate(int(low[n, f]), value, int(high[n, f])))
+                words.append(one.words(predicates[-1], value))
+            found.append((predicates, words))
+        return found
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
         """Raise InputError for a category that the data do not have; bins [N, F] of the rows X."""

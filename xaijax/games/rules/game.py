@@ -1,7 +1,7 @@
 """`RuleGame`: rules of N instances, their coverage and their precision.
 
 Letters: N instances, B donors, F columns, A answers of the model, Q questions (an instance and a
-rule each), D listed draws, S shares of the draws that are summed apart.
+rule each), D listed draws, S shares of the draws that are summed apart, w = ceil(B / 64) words.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from xaijax.games.engine.plan import MemoryPlan
 from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
-from xaijax.games.rules.coverage import Cover, settled
-from xaijax.games.rules.device import RuleDevice, shorten_tiles
-from xaijax.games.rules.host import RuleHost
-from xaijax.games.rules.pulls import satisfying
+from xaijax.games.rules.pulls import RuleDevice, RuleHost, satisfying, shorten_tiles
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
-from xaijax_kernels.rules.candidates import rule_keys
+from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
 MOST_FLAGS = 1 << 23  # draws whose pulls are made together
@@ -138,7 +135,7 @@ class RuleGame:
 
         instance int [Q], rules bool [Q, F].
         """
-        keys = keys_of(self.asker.seed, self.prints[instance], _one_word(rule_keys(rules)))
+        keys = keys_of(self.asker.seed, self.prints[instance], one_word(rule_keys(rules)))
         if self.space.OF_ROWS:
             return self._hits_of_rows(instance, rules, keys, first, draws)
         space = self.space.space("draws")
@@ -348,7 +345,7 @@ def _longest(rules: np.ndarray, F: int) -> int:
     return min(F, max(16, 1 << max(0, most - 1).bit_length()))
 
 
-def _one_word(keys: np.ndarray) -> np.ndarray:
+def one_word(keys: np.ndarray) -> np.ndarray:
     """uint64 [Q] of keys uint64 [Q, 2]."""
     return keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
 
@@ -449,3 +446,93 @@ def _folded(keys: np.ndarray) -> np.ndarray:
 def _of_instance(who: np.ndarray) -> np.ndarray:
     word = (who.astype(np.uint64) + np.uint64(1)) * _MIX
     return word ^ (word >> np.uint64(31))
+
+
+SETTLED = 12  # digits that are kept of a sum of unequal weights
+
+
+class Cover:
+    """Rows that are in each instance's bins, column by column."""
+
+    def __init__(self, rows: np.ndarray, bins: np.ndarray, weights: np.ndarray) -> None:
+        """rows: bins int32 [B, F] of rows that all instances share, or [N, B, F]; bins [N, F].
+
+        weights: float64 [B], sum 1.
+        """
+        shared = rows.ndim == 2
+        self._weights = weights
+        self._equal = float(weights[0]) if np.ptp(weights) == 0 else None
+        B, F = rows.shape[-2:]
+        self._B = B
+        self.bits = np.empty((len(bins), F, -(-B // 64)), np.uint64)  # [N, F, w]
+        for f in range(F):
+            own = rows[None, :, f] if shared else rows[:, :, f]
+            self.bits[:, f] = _words(own == bins[:, f, None])
+
+    def put(
+        self, rows: np.ndarray, f: int, theirs: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> None:
+        """In column f of the instances `rows` int [n], count what lies in the bins low .. high.
+
+        theirs: int32 [B], the bins of the rows that all instances share; low, high int32 [n].
+        """
+        self.bits[rows, f] = _words((low[:, None] <= theirs) & (theirs <= high[:, None]))
+
+    def supported(self) -> np.ndarray:
+        """Whether any row is in the instance's bin; bool [N, F]."""
+        return self.bits.any(axis=2)
+
+    def satisfied(self, rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
+        """Rows that satisfy rules bool [n, A, F] of the instances `rows`; uint64 [n, A, w]."""
+        n, A, F = rules.shape
+        found = np.full((n, A, self.bits.shape[2]), ~np.uint64(0))
+        for f in np.flatnonzero(rules.any(axis=(0, 1))):
+            own = self.bits[rows, f][:, None]
+            np.bitwise_and(found, own, out=found, where=rules[:, :, f, None])
+        found[..., -1] &= self._tail
+        return found
+
+    def of(self, rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
+        """The weighted share of rows that satisfy the rules; float64 [n, A]."""
+        found = self.satisfied(rows, rules)
+        if self._equal is not None:
+            return np.bitwise_count(found).sum(axis=2, dtype=np.int64) / self._B
+        return self.share(self.flags(found))
+
+    def share(self, flags: np.ndarray) -> np.ndarray:
+        """The weighted share of the rows that are flagged; float64 [...] of bool [..., B]."""
+        if self._equal is not None:
+            return np.count_nonzero(flags, axis=-1) / self._B
+        return settled(flags @ self._weights)
+
+    def flags(self, words: np.ndarray) -> np.ndarray:
+        """bool [..., B] of words uint64 [..., w]."""
+        bytes_ = np.ascontiguousarray(words).view(np.uint8)
+        return np.unpackbits(bytes_, axis=-1, bitorder="little", count=self._B).astype(bool)
+
+    @property
+    def _tail(self) -> np.uint64:
+        """The bits of the last word that are rows."""
+        used = self._B - 64 * (self.bits.shape[2] - 1)
+        return np.uint64((1 << used) - 1)
+
+
+def settled(sums: np.ndarray) -> np.ndarray:
+    """Sums of weights without the last bits, in which equal ones may differ.
+
+    All of them are 1 and not a bit less, and 0.95 reaches a threshold of 0.95.
+    """
+    return np.round(sums, SETTLED)
+
+
+def reaching(threshold: float) -> float:
+    """The least mean that reaches a threshold, whether or not the mean was `settled`."""
+    return min(threshold, round(threshold, SETTLED))
+
+
+def _words(holds: np.ndarray) -> np.ndarray:
+    """bool [N, B] as uint64 [N, ceil(B / 64)]."""
+    N, B = holds.shape
+    padded = np.zeros((N, -(-B // 64) * 64), bool)
+    padded[:, :B] = holds
+    return np.packbits(padded, axis=1, bitorder="little").view("<u8")

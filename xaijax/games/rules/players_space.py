@@ -13,7 +13,7 @@ Letters: M rows, N instances, P players, C code columns, B data rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,11 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
-from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline
-from xaijax.games.rules.spaces import SPACES
+from xaijax.games.rules.space import SPACES
 from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable, FloatTable, read_by
-
-
-@dataclass(frozen=True)
-class Others:
-    """What stands in for free players, as codes."""
-
-    rows: np.ndarray  # [B, C] one of which is drawn, or [N, C] the one of each instance
-    weights: np.ndarray | None  # float64 [B], sum 1; None: rows are of each instance
+from xaijax.tables.table import CodeTable
 
 
 @dataclass(frozen=True)
@@ -61,50 +52,32 @@ class PlayerSpace:
             return self.players.present[first : first + N]
         return np.ones((N, self.players.count), bool)
 
-    def matters(self, own: np.ndarray, owner: np.ndarray, others: Others, first: int) -> np.ndarray:
+    def matters(
+        self, own: np.ndarray, owner: np.ndarray, others: Replacement, first: int
+    ) -> np.ndarray:
         """Whether a draw may change a player, bool [N, P]: it differs from what stands in for it.
 
         own: codes [N, C] of the instances from `first` on; owner: [C] or [N, C].
         """
-        mine, drawn = agreement_codes(own), agreement_codes(others.rows)
-        if others.weights is None:
-            differs = mine != drawn
-        else:  # one of the rows is drawn
-            differs = (mine != drawn[0]) | (drawn != drawn[0]).any(axis=0)
         found = np.zeros((len(own), self.players.count + 1), bool)  # the last column: of nobody
-        n, column = np.nonzero(differs)
+        n, column = np.nonzero(others.may_change(own))
         found[n, np.broadcast_to(owner, own.shape)[n, column]] = True
         return found[:, :-1] & self.present(first, len(own))
 
-    def others(
-        self, table: CodeTable, rows: Any, donors: np.ndarray, weights: np.ndarray
-    ) -> tuple[CodeTable, Others]:
-        """(a table that knows all of them, what stands in for free players of these rows).
+    def others(self, table: CodeTable, rows: Any, donors: Replacement) -> Replacement:
+        """What stands in for free players of these rows, in codes of a table that knows both.
 
-        table: that knows the rows and the donors [B, C], which have weights [B].
+        table: that knows the rows and the donors.
         """
         if self.baseline is None:
-            return table, Others(donors, weights)
-        reader, function = read_by(table), self.baseline.of_each
-        if function is None:
-            given, name = self.baseline.as_rows(self.allow_nan, "perturbation"), "perturbation"
-        else:
-            name = "what the function of Baseline returned"
-            given = function(rows_of(rows).copy())
-        read = reader.read(given, name, self.allow_nan, "the data")
-        wanted = 1 if function is None else len(rows_of(rows))
-        if len(rows_of(read)) != wanted:
-            raise InputError(f"{name} has {len(rows_of(read)):,} rows; {wanted:,} are needed.")
-        if isinstance(table, FloatTable):
-            read = table.like(read, name)
-        table, codes = table.encode(read)
-        return table, Others(codes, np.ones(1) if function is None else None)
+            return replace(donors, table=table)
+        return self.baseline.for_rows(table, rows, self.allow_nan, "perturbation")
 
     def drawn(
         self,
         own: np.ndarray,
         owner: np.ndarray,
-        others: Others,
+        others: Replacement,
         who: np.ndarray,
         kept: np.ndarray,
         u: np.ndarray,
@@ -113,18 +86,12 @@ class PlayerSpace:
 
         owner: [C] or [M, C]; kept: bool [M, P]; u: between 0 and 1, [M, P].
         """
-        stand_in, coin = who, u
-        if others.weights is not None:
-            ends = np.cumsum(others.weights)
-            at = u[:, 0] * ends[-1]
-            stand_in = np.minimum(np.searchsorted(ends, at, "right"), len(ends) - 1)
-            # What is left of the number, once it has said the row, is uniform again.
-            left = 1 - (ends[stand_in] - at) / others.weights[stand_in]
-            coin = np.concatenate([left[:, None], u[:, 1:]], axis=1)
+        stand_ins, left = others.draw(u[:, 0], who)
+        coin = np.concatenate([left[:, None], u[:, 1:]], axis=1)
         free = ~kept & (coin < self.chance)
         free = np.concatenate([free, np.zeros((len(free), 1), bool)], axis=1)  # -1: nobody's
         places = np.broadcast_to(owner, own.shape) % free.shape[1]
-        return np.where(np.take_along_axis(free, places, axis=1), others.rows[stand_in], own)
+        return np.where(np.take_along_axis(free, places, axis=1), stand_ins, own)
 
 
 def space_of_players(

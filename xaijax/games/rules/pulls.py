@@ -1,18 +1,43 @@
-"""Pulls: rules of instances as the rows that a loop takes, and their bits as sums.
+"""Pulls: rules of instances as the rows that a loop takes, the two loops, and their bits as sums.
 
-And lots: draws of rows that satisfy a rule, by the same hash as on the device.
+`RuleDevice` runs pulls of JAX models in tiles, by the trace that the engine has. `RuleHost` draws
+the same rows on the device as codes, and a host model answers them. Lots are draws of rows that
+satisfy a rule, by the same hash as on the device.
 
-Letters: Q questions (an instance and a rule), F columns, L columns of a rule at most, p draws of a
-pull, D draws of a question; of lots B donors, R draws.
+Letters: Q questions (an instance and a rule), F columns, L columns of a rule at most, p draws of
+a pull, D draws of a question; of lots B donors, R draws, T tiles in a dispatch, G pulls in a
+tile, M pulls, N instances, C code columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.rules.perturbed_rows import HEADER, keys_of
+from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
+from xaijax.games.engine.device import part_of_tile
+from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
+from xaijax.games.engine.host import HostBackend, named_rows
+from xaijax.games.engine.programs import Programs
+from xaijax.games.measure.score import Score
+from xaijax.games.run import GameRun
+from xaijax_kernels.engine.turns import counted
+from xaijax_kernels.rules.perturbed_rows import (
+    HEADER,
+    PerturbationSpace,
+    Pool,
+    PullShape,
+    Subjects,
+    keys_of,
+    perturbed,
+    run_pulls,
+)
 
 NAMED = 32  # draws of a pull that names them: one word of bits
 SHORT = 20  # draws of a pull where they are random: half of what a candidate gets first
@@ -119,8 +144,9 @@ def satisfying(
     question = np.repeat(np.arange(len(draws)), draws)
     before = np.repeat(np.cumsum(draws) - draws, draws)
     draw = (np.arange(len(question)) - before + first[question]).astype(np.uint64)
-    key = np.ascontiguousarray(keys.astype("<i4")).view("<u8").ravel()[question]
-    both = [_fraction(keys_of(which, key, draw)) for which in (0, 1)]
+    key = words_of(keys)[question]
+    # Uniform numbers in [0, 1).
+    both = [(words_of(keys_of(i, key, draw)) >> np.uint64(11)) * 2.0**-53 for i in (0, 1)]
     ends = np.cumsum(holds * weights, axis=1)
     total = ends[:, -1]
     # One search in all questions: question q's running shares lie in (q, q + 1].
@@ -133,7 +159,190 @@ def satisfying(
     return question, kept, np.minimum(free, np.flatnonzero(weights)[-1])
 
 
-def _fraction(words: np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1) of int32 [R, 2]."""
-    whole = np.ascontiguousarray(words.astype("<i4")).view("<u8").ravel()
-    return (whole >> np.uint64(11)) * 2.0**-53
+def words_of(keys: np.ndarray) -> np.ndarray:
+    """uint64 [R] of the keys int32 [R, 2] of `keys_of`."""
+    return np.ascontiguousarray(keys.astype("<i4")).view("<u8").ravel()
+
+
+# A round ends in a tile that is partly filled, and the last rounds are about few instances: with
+# tiles of the engine's size two fifths of the model rows of a search by draws were padding.
+TILE_PARTS = 4
+# Tiles of one dispatch: few programs, and a small question is not sent in a large array.
+LADDER = (4, 32, 256)
+
+
+def shorten_tiles(questions: GameRun) -> None:
+    """Use smaller tiles on devices, where tile= was not given; probes the model."""
+    engine, evaluator = questions.probe(), questions.evaluator
+    if engine.model.backend == "jax" and engine.limits.tile is None:
+        evaluator.use_tile(part_of_tile(engine, TILE_PARTS))
+
+
+class RuleDevice:
+    """Runs pulls on the devices of the engine's own programs."""
+
+    def __init__(self, programs: Programs, score: Score) -> None:
+        self._programs, self._score = programs, score
+        self._held: tuple[Any, Any] | None = None  # the pool and its copy on the devices
+        self._who: tuple[Any, Any] | None = None
+
+    @property
+    def rows_per_call(self) -> int:
+        """R: the rows of a tile."""
+        return self._programs.sizes.tile.rows
+
+    def bits(
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
+    ) -> tuple[np.ndarray, int]:
+        """(bits uint32 [M, ceil(p / 32)], the first pull of a tile with a bad answer or -1)."""
+        programs, clock = self._programs, self._programs.compiled.clock
+        pull = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
+        G, words, devices = pull.pulls, pull.words, programs.mesh.size
+        needed = -(-len(pulls.header) // (G * devices))  # tiles of a device
+        # A question of some length is cut for the threads, and once more where it is very long.
+        threads = THREADS if needed > LADDER[0] else 1
+        pieces = max(threads, -(-needed // LADDER[-1]))
+        each = -(-needed // pieces)
+        T = devices * next(t for t in LADDER if t >= each)
+        pool = self._pool(pool)
+        who = self._subjects(subjects)
+        run = self._program(space, pull, T, pool, who, pulls.header.shape[1])
+        out = np.empty((len(pulls.header), words), np.uint32)
+        bad, step = -1, each * devices * G
+
+        def work() -> Iterator[tuple[int, np.ndarray]]:
+            for first in range(0, len(pulls.header), step):
+                part = pulls.header[first : first + step]
+                tiles = -(-len(part) // G)
+                clock.padded_rows += tiles * pull.rows - len(part) * pulls.draws
+                full = np.concatenate([part, np.repeat(part[-1:], tiles * G - len(part), axis=0)])
+                yield first, full.reshape(tiles, G, -1)
+
+        dispatches = Dispatches(programs.mesh, clock, T)
+        for dispatch in dispatches.run(run, (programs.params, pool, who), work(), threads=threads):
+            first, (bits, lost) = dispatch.asked, dispatch.read()
+            part = bits.reshape(-1, words)
+            out[first : first + len(part)] = part[: len(out) - first]
+            wrong = np.flatnonzero(lost)
+            bad = max(bad, first + int(wrong[0]) * G if len(wrong) else -1)
+        return out, bad
+
+    def _pool(self, pool: Pool) -> Any:
+        if self._held is None or self._held[0] is not pool:
+            self._held = pool, jax.device_put(pool, self._programs.same)
+        return self._held[1]
+
+    def _subjects(self, subjects: Subjects) -> Any:
+        """The instances, as many rows as every call has."""
+        if self._who is None or self._who[0] is not subjects:
+            count, dtype = self._programs.sizes.instances, self._programs.donors.dtype
+
+            def padded(rows: Any, kind: Any) -> np.ndarray:
+                full = np.zeros((count, *rows.shape[1:]), kind)
+                full[: len(rows)] = rows
+                return full
+
+            full = Subjects(
+                padded(subjects.rows, dtype),
+                padded(subjects.low, np.int32),
+                padded(subjects.high, np.int32),
+                padded(subjects.own, dtype),
+            )
+            self._who = subjects, jax.device_put(full, self._programs.same)
+        return self._who[1]
+
+    def _program(
+        self, space: PerturbationSpace, pull: PullShape, T: int, pool: Any, who: Any, L: int
+    ) -> Any:
+        p = self._programs
+        run = partial(run_pulls, p.traced(), self._score, space, pull, p.mesh)
+        tiles = shape(p.split, p.mesh.size), shape(p.split, T, pull.pulls, L)
+        recipe = ProgramRecipe(
+            ("pulls", space, pull, self._score),
+            run,
+            (p.params, pool, who, *tiles),
+            what="a dispatch of pulls",
+            remedy=f"{RAISE[:-1]}, or lower tile=.",
+            ahead=LOOK_AHEAD,
+            results=p.results,
+        )
+        return p.compiled.program(recipe)
+
+
+@dataclass(frozen=True)
+class PullChunk:
+    """The pulls of one call, as the host loop takes a piece."""
+
+    first_row: int
+    rows: int
+    pulls: np.ndarray  # int32 [at most G, 4 + L]
+
+    @property
+    def slots(self) -> np.ndarray:
+        """The pull of each row, int32 [rows, 4 + L]."""
+        return np.repeat(self.pulls, self.rows // len(self.pulls), axis=0)
+
+
+class RuleHost:
+    """Runs pulls through a host model."""
+
+    def __init__(self, backend: HostBackend, score: Score) -> None:
+        self._backend, self._score = backend, score
+        self.first = 0  # which row of X instance 0 is, for messages
+
+    @property
+    def rows_per_call(self) -> int:
+        """R: the rows of a call."""
+        return self._backend.rows_per_call
+
+    def bits(
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
+    ) -> tuple[np.ndarray, int]:
+        """(bits uint32 [M, ceil(p / 32)], the first pull with a bad answer or -1)."""
+        p, M = pulls.draws, len(pulls.header)
+        # Few sizes compile; a call has no more pulls than the round.
+        G = max(1, min(self.rows_per_call // p, 1 << (M - 1).bit_length()))
+        draw = self._program(space, pool, subjects, G, p, pulls.header.shape[1])
+        own = np.asarray(subjects.own, np.float64)
+
+        def drawn(piece: PullChunk) -> jax.Array:
+            full = np.repeat(piece.pulls[-1:], G, axis=0)
+            full[: len(piece.pulls)] = piece.pulls
+            return draw(pool, subjects, full)
+
+        pieces = (
+            PullChunk(first * p, len(pulls.header[first : first + G]) * p, pulls.header[first:][:G])
+            for first in range(0, M, G)
+        )
+        parts, bad = [], -1
+
+        def whose(slots: np.ndarray) -> str:
+            return f"these are drawn around X {named_rows(slots[:, 0] + self.first)}"
+
+        for piece, answers in self._backend.answered(drawn, pieces, whose):
+            who = np.repeat(piece.pulls[:, 0], p)
+            scores = np.asarray(self._score(answers, own[who]))[:, 0]
+            lost = np.flatnonzero(~np.isfinite(scores))
+            if len(lost):
+                bad = (piece.first_row + int(lost[0])) // p
+            parts.append(packed((scores > 0.5).reshape(-1, p)))
+        return np.concatenate(parts), bad
+
+    def _program(
+        self, space: PerturbationSpace, pool: Pool, subjects: Subjects, G: int, p: int, L: int
+    ) -> Any:
+        known = counted(jax.default_backend())  # the arguments are the host's
+
+        def rows(pool: Any, subjects: Any, pulls: Any) -> jax.Array:
+            some = perturbed(space, pool, subjects, pulls, p, known)
+            return some.reshape(G * p, -1)
+
+        subjects = subjects._replace(own=np.zeros(subjects.own.shape, np.float32))
+        arguments = (pool, subjects, jax.ShapeDtypeStruct((G, L), jnp.int32))
+        recipe = ProgramRecipe(("draw pulls", space, p), rows, arguments, what="a draw of pulls")
+        return partial(_without_own, self._backend.compiled.program(recipe))
+
+
+def _without_own(program: Any, pool: Pool, subjects: Subjects, pulls: np.ndarray) -> Any:
+    """Answers are float64 on the host; the program that draws rows does not read them."""
+    return program(pool, subjects._replace(own=np.zeros(subjects.own.shape, np.float32)), pulls)

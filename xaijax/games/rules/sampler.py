@@ -20,17 +20,16 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score
 from xaijax.games.rules.bins import Bins
-from xaijax.games.rules.coverage import Cover
-from xaijax.games.rules.device import RuleDevice, shorten_tiles
+from xaijax.games.rules.game import Cover, one_word
 from xaijax.games.rules.players_space import PlayerSpace
-from xaijax.games.rules.pulls import Pulls
+from xaijax.games.rules.pulls import Pulls, RuleDevice, shorten_tiles, words_of
 from xaijax.games.run import GameRun
 from xaijax.models.asking.findings import answer_host
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable, read_by
-from xaijax_kernels.rules.candidates import rule_keys
+from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 
 ROWS = 1 << 15  # drawn together
@@ -70,9 +69,7 @@ class SampledGame:
         if isinstance(sampler, PlayerSpace):
             donors = evaluator.engine.replacement
             self._owner = sampler.owner(donors.table.codes_per_column, first, N)
-            self._drawn_from, self._others = sampler.others(
-                self.questions.table, rows, donors.codes, donors.weights
-            )
+            self._others = sampler.others(self.questions.table, rows, donors)
         self.bins = None if bins is None else bins.of(rows)
         self.low = self.high = self.bins  # a rule keeps x's bin, never more
         self.cover = None if bins is None else self._covered(coverage_samples)
@@ -102,8 +99,7 @@ class SampledGame:
         question = np.repeat(np.arange(len(draws)), draws)
         before = np.repeat(np.cumsum(draws) - draws, draws)
         draw = np.arange(len(question)) - before + first[question]
-        keys = rule_keys(rules)
-        keys = keys[:, 0] ^ (keys[:, 1] * np.uint64(0x9E3779B97F4A7C15))
+        keys = one_word(rule_keys(rules))
         agrees = np.zeros(len(question), bool)
         for at in range(0, len(question), ROWS):
             part = slice(at, at + ROWS)
@@ -125,7 +121,7 @@ class SampledGame:
         codes = self._sampler.drawn(own, owner, self._others, who, kept, u)
         if self.evaluator.engine.model.backend == "jax":
             return self._scored(self._by_device(codes, who), who)
-        return self._scored(self._by_host(self._drawn_from.asked(codes), who), who)
+        return self._scored(self._by_host(self._others.table.asked(codes), who), who)
 
     def _drawn(self, who: np.ndarray, kept: np.ndarray, keys: np.ndarray, draw: np.ndarray) -> Any:
         """Rows of the sampler, checked."""
@@ -176,9 +172,8 @@ class SampledGame:
     def _asked(self, rows: Any, who: np.ndarray) -> np.ndarray:
         """Whether the model agrees; bool [M]."""
         codes = None
-        if (
-            self.evaluator.engine.model.backend == "jax"
-        ):  # unless a translation is left for these rows
+        # Unless a translation is left for these rows.
+        if self.evaluator.engine.model.backend == "jax":
             codes = self.evaluator.encoded(rows)[1]
         if not self.evaluator.engine.on_host:
             return self._scored(self._by_device(codes, who), who)
@@ -266,15 +261,11 @@ def uniforms(
     seed: int, prints: np.ndarray, rules: np.ndarray, draw: np.ndarray, P: int
 ) -> np.ndarray:
     """Numbers in (0, 1), float64 [M, P], by (seed, instance, rule, draw, player)."""
-    key = _words(keys_of(seed, prints, rules))
-    key = _words(keys_of(1, key, draw.astype(np.uint64)))
+    key = words_of(keys_of(seed, prints, rules))
+    key = words_of(keys_of(1, key, draw.astype(np.uint64)))
     each = np.repeat(key, P)
-    word = _words(keys_of(2, each, np.tile(np.arange(P, dtype=np.uint64), len(key))))
+    word = words_of(keys_of(2, each, np.tile(np.arange(P, dtype=np.uint64), len(key))))
     return ((word >> np.uint64(11)) + 0.5).reshape(len(key), P) * 2.0**-53
-
-
-def _words(pairs: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(pairs.astype("<i4")).view("<u8").ravel()
 
 
 def check_sampler(sampler: Any) -> Callable[..., Any]:

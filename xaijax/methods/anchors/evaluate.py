@@ -11,16 +11,13 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
-from xaijax.games.rules.coverage import reaching
-from xaijax.games.rules.game import RuleGame
-from xaijax.methods.anchors.choice import refuse_search
-from xaijax.methods.anchors.problem import AnchorProblem
-from xaijax.methods.anchors.record import Found
-from xaijax.methods.anchors.settings import DEFAULTS, one_row
-from xaijax.methods.anchors.support import refuse_empty, refuse_strangers
+from xaijax.games.rules.game import RuleGame, reaching
+from xaijax.methods.anchors.problem import AnchorProblem, refuse_empty, refuse_strangers
+from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.settings import DEFAULTS, one_row, refuse_search
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
-from xaijax_kernels.rules.bernoulli import lower
+from xaijax_kernels.rules.bandits import lower
 
 
 def evaluated(

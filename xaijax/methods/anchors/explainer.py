@@ -16,15 +16,20 @@ from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
 from xaijax.games.ask import full_rows_cost
 from xaijax.games.measure.replacement.baseline import Baseline
-from xaijax.games.rules.device import shorten_tiles
 from xaijax.games.rules.game import as_asked
+from xaijax.games.rules.pulls import shorten_tiles
 from xaijax.games.run import GameRun
-from xaijax.methods.anchors.choice import SEARCHES, auto_search, refuse_search, rows_of_search
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.problem import AnchorProblem
-from xaijax.methods.anchors.record import found_rules
-from xaijax.methods.anchors.search import explained
-from xaijax.methods.anchors.settings import SearchSettings, settings_of
+from xaijax.methods.anchors.search import explained, found_rules
+from xaijax.methods.anchors.settings import (
+    SEARCHES,
+    SearchSettings,
+    auto_search,
+    refuse_search,
+    rows_of_search,
+    settings_of,
+)
 from xaijax.methods.anchors.widening import refuse_widening
 from xaijax.methods.progress import plan_of
 from xaijax.models import explainer_class

@@ -23,10 +23,10 @@ from xaijax.games.rules.bins import Bins, bins_of
 from xaijax.games.rules.game import BYTES_OF_DRAW, RuleAsker, RuleGame, draws_at_a_time
 from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
-from xaijax.games.rules.space import Perturbation
-from xaijax.games.rules.spaces import SPACES
+from xaijax.games.rules.space import SPACES, Perturbation
 from xaijax.methods.anchors.settings import SearchSettings
 from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
+from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
 
@@ -304,3 +304,56 @@ def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
             "the columns."
         )
     return names
+
+
+def refuse_empty(
+    problem: AnchorProblem,
+    game: RuleGame | SampledGame,
+    rule: np.ndarray,
+    bins: Bins,
+    numbers: np.ndarray,
+    rows: Any,
+) -> None:
+    """Raise InputError for the rule bool [1, F] of one instance, numbers int32 [1, F] its bins."""
+    if game.cover is None or problem.space is None:
+        return
+    needs = problem.space.with_bins(bins).needs_support()
+    together = problem.space.OF_ROWS
+    single = np.eye(rule.shape[1], dtype=bool)[None] & rule[:, None]
+    lost = (game.cover.of(np.zeros(1, int), single)[0] == 0) & needs & rule[0]
+    if together and game.cover.of(np.zeros(1, int), rule[:, None])[0, 0] == 0:
+        lost = rule[0]
+    if lost.any():
+        text = " AND ".join(bins.said(rows, lost[None], numbers, numbers)[0][1])
+        raise InputError(
+            f"predicates: no data row satisfies {text}, so perturbation={problem.space_name!r} has "
+            "nothing to draw. Widen the rule, or say perturbation='row'."
+        )
+
+
+def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, before: int) -> None:
+    """Raise InputError for an instance none of whose predicates any data row satisfies."""
+    lost = np.flatnonzero(~game.allowed().any(axis=1))
+    if len(lost) and isinstance(game, RuleGame):
+        n = int(lost[0])
+        rows, own = rows_of(game.rows).part(n, n + 1), game.bins[n : n + 1]
+        first = np.arange(problem.F)[None] == 0
+        text = game.read_bins.said(rows, first, own, own)[0][1][0]
+        raise InputError(
+            f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}, "
+            f"so perturbation={problem.space_name!r} has nothing to draw. Use coarser bins, or "
+            "perturbation='row'."
+        )
+
+
+def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
+    """Raise InputError where a row, as read, does not satisfy its rule."""
+    if problem.bins is None:
+        return
+    given = rows_of(rows)
+    for n, rule in enumerate(rules):
+        if not rule.applies(given.part(n, n + 1))[0]:
+            raise InputError(
+                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
+                "rows that explain had, in their order."
+            )

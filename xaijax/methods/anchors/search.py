@@ -1,4 +1,4 @@
-"""The searches, round by round: a question to the game for all instances that are not done.
+"""The searches, round by round for all instances that are not done, and the `Rules` they find.
 
 Letters: N instances, n of them still searching, F columns, A candidates, D listed draws.
 """
@@ -7,37 +7,53 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.errors import EnumerationLimitError
 from xaijax.core.typing import Progress
-from xaijax.methods.anchors.choice import tell_long_search
-from xaijax.methods.anchors.problem import AnchorProblem
-from xaijax.methods.anchors.record import Found, found_rules, record
-from xaijax.methods.anchors.settings import SearchSettings
-from xaijax.methods.anchors.support import refuse_unsupported
+from xaijax.methods.anchors.problem import AnchorProblem, refuse_unsupported
+from xaijax.methods.anchors.settings import SearchSettings, tell_long_search
 from xaijax.methods.anchors.widening import widen
 from xaijax.methods.progress import progress_bar
-from xaijax.results.rules import Rule, Rules
+from xaijax.methods.record import VERSIONS, cost
+from xaijax.results.rules import AS_IT_IS, Rule, Rules
 from xaijax.tables.rows import rows_of
 from xaijax_kernels.games.sampling import HELD_OUT, words
-from xaijax_kernels.rules.beam import DONE, BeamSearch
-from xaijax_kernels.rules.bernoulli import lower
+from xaijax_kernels.rules.bandits import KlLucb, Rejects, Validation, lower
+from xaijax_kernels.rules.beam import DONE, BeamSearch, ExactBeam, extend
 from xaijax_kernels.rules.best_first import BestFirst
-from xaijax_kernels.rules.candidates import extend
-from xaijax_kernels.rules.exact_beam import ExactBeam
-from xaijax_kernels.rules.lucb import KlLucb
-from xaijax_kernels.rules.rejects import Rejects
-from xaijax_kernels.rules.validation import Validation
 
 FIRST = 20  # draws that a candidate gets before it is compared
 MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the optimum
-
+OWN_VALUES = "tested at the instance's own values"
 
 Told = Callable[[int], Any]  # of how many more instances are done
+
+
+@dataclass
+class Found:
+    """What was found; every array begins with the axis N."""
+
+    rules: np.ndarray  # bool [N, F]
+    precision: np.ndarray  # float64 [N]
+    lower: np.ndarray  # float64 [N]; NaN: no bound
+    error: np.ndarray  # float64 [N], standard error of precision; NaN: exact
+    cover: np.ndarray  # float64 [N]
+    accepted: np.ndarray  # bool [N]
+    samples: np.ndarray  # int64 [N]
+    rounds: int = 0
+    widened: int = 0  # rules that came out wider
+
+    @classmethod
+    def empty(cls, N: int, F: int) -> Found:
+        """Nothing yet."""
+        lost = np.full(N, np.nan)
+        zero = np.zeros(N, np.int64)
+        held = np.zeros(N, bool)
+        return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)
 
 
 def search(game: Any, settings: SearchSettings, seed: int, told: Told = lambda done: None) -> Found:
@@ -278,7 +294,76 @@ def explained(
             rounds += found.rounds
             widened += found.widened
             asked += game.rows_asked + game.questions.count.distinct
-    asked -= problem.evaluator.clock.spared_rows - before.spared_rows
-    how = {"rounds": rounds, "model_rows": asked, "seconds": time.perf_counter() - started}
-    how |= {"widened": widened, "reason": reason}
-    return record(rules, problem, settings, before, how)
+    evaluator, seconds = problem.evaluator, time.perf_counter() - started
+    clock = evaluator.clock
+    asked -= clock.spared_rows - before.spared_rows
+    evaluator.finish()
+    stats = {
+        "search": settings.search,
+        "reason": reason,
+        "rounds": rounds,
+        "widened": widened,
+        "model_rows": asked,
+        "padded_rows": clock.padded_rows - before.padded_rows,
+        **cost(evaluator.engine, clock, before, seconds),
+        "devices": tuple(map(str, evaluator.engine.devices)),
+        "seed": problem.seed,
+    }
+    provenance = {
+        "method": "AnchorExplainer",
+        "threshold": settings.threshold,
+        "perturbation": problem.space_name,
+        "beam_size": settings.beam_size,
+        "max_size": settings.max_size,
+        "delta": settings.delta,
+        "confirm": settings.confirm,
+        "widen": settings.widen,
+        "data_rows": problem.B,
+        "instances": len(rules),
+        "versions": VERSIONS,
+    }
+    return Rules(tuple(rules), problem.names, stats, provenance)
+
+
+def found_rules(
+    problem: AnchorProblem, game: Any, found: Found, search: str, target: str | None
+) -> list[Rule]:
+    """The Rule of each instance of the game; target: what is predicted, for the sentences."""
+    rows = game.rows
+    single = getattr(rows, "dtype", None) == np.float32
+    if single and game.read_bins is not None:  # else `applies` compares with data of more digits
+        single = all(one.single for one in game.read_bins.columns)
+    # Columns with bins that a rule keeps at the instance's own value.
+    own_values = np.zeros(problem.F, bool)
+    if problem.space is not None and problem.space.KEEPS_OWN:
+        own_values = game.space.binned
+    predictions = problem.predictions(game.own)
+    if game.read_bins is None:  # players without bins: as they are in x
+        names = problem.players.names
+        rules = [np.flatnonzero(rule).tolist() for rule in found.rules]
+        said = [([(j, AS_IT_IS) for j in r], [f"{names[j]} as it is" for j in r]) for r in rules]
+    else:
+        said = game.read_bins.said(rows, found.rules, game.low, game.high)
+    made = []
+    for n, (predicates, texts) in enumerate(said):
+        low, error = float(found.lower[n]), float(found.error[n])
+        made.append(
+            Rule(
+                rule=texts,
+                predicates=predicates,
+                prediction=predictions[n],
+                precision=float(found.precision[n]),
+                precision_lower=None if np.isnan(low) else low,
+                coverage=float(found.cover[n]) if game.cover is not None else None,
+                accepted=bool(found.accepted[n]),
+                samples=int(found.samples[n]),
+                search=search,
+                std_error=None if np.isnan(error) else error,
+                target=target,
+                tolerance=problem.tolerance,
+                note=OWN_VALUES if own_values[found.rules[n]].any() else "",
+                names=problem.names,
+                single=single,
+            )
+        )
+    return made

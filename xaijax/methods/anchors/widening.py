@@ -7,7 +7,7 @@ when no step holds. Every round is one question to the game, about one step of e
 
 In a search by draws, a step is tried on draws that nothing was decided on before. The search is
 given delta / 2. The other half is split over all looks at all steps of an instance
-(`bernoulli.widening_rate`): steps make a rule whose precision is below threshold - stop_epsilon
+(`bandits.widening_rate`): steps make a rule whose precision is below threshold - stop_epsilon
 with chance at most delta / 2, beside what the search promises.
 
 Letters: N instances, n some of them, F columns, B data rows, D listed draws.
@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError
 from xaijax.games.rules.game import MOST_FLAGS, RuleGame
 from xaijax.games.rules.space import Perturbation
-from xaijax.methods.anchors.record import Found
 from xaijax.methods.anchors.settings import SearchSettings
-from xaijax_kernels.rules.bernoulli import lower, widening_rate
-from xaijax_kernels.rules.lucb import Arms
-from xaijax_kernels.rules.validation import Validation
+from xaijax_kernels.rules.bandits import Arms, Validation, lower, widening_rate
+
+if TYPE_CHECKING:
+    from xaijax.methods.anchors.search import Found
 
 DROP, LEFT, RIGHT = range(3)
 FRESH = 1 << 30  # the first draw: a search counts its own from 0, and never comes this far

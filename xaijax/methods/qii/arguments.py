@@ -18,7 +18,7 @@ from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
-from xaijax.methods.qii.limits import linear_form
+from xaijax.methods.qii.exact import linear_form
 from xaijax.methods.qii.outcome import Outcome
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.sampled import SamplingPlan

@@ -1,10 +1,6 @@
-"""Differences between Q(nothing replaced) and Q(S), and the games made of them.
+"""Differences between Q(nothing replaced) and Q(S): the distances of `difference=`.
 
-A game of influence counts players that are REPLACED: v(S) = d(Q(nothing replaced), Q(S replaced)),
-v(empty) = 0. The engine's tables count players that are kept; `of_replaced` turns the one into the
-other, here and nowhere else.
-
-Letters: N games, C coalitions, P players, K scores.
+Letters: K scores.
 """
 
 from __future__ import annotations
@@ -120,22 +116,3 @@ def _checked(function: Any) -> Difference:
 def as_outer(distance: Difference) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The distance as the outer function of a `Quantity`: one number in place of K."""
     return lambda full, values: distance(full, values)[..., None]
-
-
-def of_replaced(table: np.ndarray, subtract: bool) -> np.ndarray:
-    """v [N, 2^P, K] by REPLACED players of a table by KEPT ones.
-
-    subtract: the table holds Q, and v(S) = Q(nothing replaced) - Q(S): entry 2^P - 1 less entry
-    2^P - 1 - S. Else it holds the distances already.
-    """
-    turned = table[:, ::-1]
-    return turned[:, :1] - turned if subtract else turned
-
-
-def kept_weights(p: np.ndarray) -> np.ndarray:
-    """Weights by KEPT players of a semivalue with weights p [P] by replaced ones.
-
-    A set T without i that is replaced leaves P - 1 - |T| players other than i kept, and
-    v(T + i) - v(T) = Q(kept + i) - Q(kept).
-    """
-    return p[::-1]

@@ -1,7 +1,9 @@
-"""Exact answers of QII, out of a game's semivalues, tables and lists; no loop over rows here.
+"""Exact answers of QII: the index that is asked for, what is too large, and the values.
 
-Everything here counts REPLACED players; games count kept ones. `table_rounding` says how far
-rounding may have taken an entry of a table: an entry may tie with a threshold.
+A game of influence counts players that are REPLACED: v(S) = d(Q(nothing replaced), Q(S replaced)),
+v(empty) = 0. The engine counts players that are kept. `of_replaced` and `kept_weights` turn the one
+into the other, here and nowhere else. `table_rounding` bounds the rounding of a table's entries, by
+which an entry may tie with a threshold.
 
 Letters: N games, B donors, D data rows, P players, C coalitions, K scores.
 """
@@ -10,32 +12,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import MemoryPlanError
+from xaijax.core import checks
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, MemoryPlanError
 from xaijax.games import ask
+from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.score import Agrees, ClassProbabilities, IsClass
-from xaijax.games.refuse import tell_long_run
+from xaijax.games.refuse import LARGEST_TABLE, refuse_too_many, tell_long_run, why_long
 from xaijax.games.run import GameRun
+from xaijax.games.ways.distinct_donors import rows_of_list
 from xaijax.games.ways.totals import Weights
-from xaijax.methods.qii.difference import kept_weights, of_replaced
-from xaijax.methods.qii.index import QiiIndex
-from xaijax.methods.qii.limits import (
-    FEWER_ROWS,
-    instead,
-    naming_samples,
-    refuse_random_index,
-    refuse_unaffordable,
-)
-from xaijax.players.sets import all_masks
+from xaijax.players.index import SizeLimited, index_weights, named, quoted
+from xaijax.players.sets import all_masks, chances
 from xaijax.results.coalition_table import CoalitionTable
 from xaijax_kernels.games.semivalues import expected_marginals, semivalue
 
+MOST_ROWS = 1 << 36  # model rows of one exact answer: hours at some million a second
+FEWER_ROWS = "samples=, which draws, fewer data or pool rows, or columns united to fewer players"
+NO_TABLE = "unary(), influence(S) or marginal(i, S), which need no table"
 UNIT = 2.0**-53  # of one float64 rounding
 BESIDE = 16  # roundings beside the sums: weights made to sum 1, products, the difference of two
+
+
+@dataclass(frozen=True)
+class QiiIndex:
+    """An index as read: exactly one of weights, chance and simple is set."""
+
+    name: str
+    weights: np.ndarray | None = None  # [P], by the number of players replaced before
+    chance: np.ndarray | None = None  # [2^P]
+    simple: bool = False
+    threshold: float | None = None
+    absolute: bool = False
+
+
+def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str = "") -> QiiIndex:
+    """Read index=, threshold= and absolute=; raises InputError and InputTypeError.
+
+    otherwise: what else can be asked of too many players.
+    """
+    checks.yes_or_no(absolute, "absolute")
+    if isinstance(index, str) and named(index).simple:
+        _small(P, f"index={index!r}", otherwise)
+        bound = None if threshold is None else checks.positive(threshold, "threshold")
+        return QiiIndex(named(index).name, simple=True, threshold=bound, absolute=absolute)
+    simple, semivalues = ", ".join(quoted("simple")), ", ".join(quoted("weights"))
+    if threshold is not None or absolute:
+        raise InputError(f"threshold= and absolute= go with index={simple}. Leave them out.")
+    accepted = f"{semivalues}, {simple}, SizeLimited(k), or Pr[S] [2^P] or callable"
+    if isinstance(index, str | SizeLimited):
+        if isinstance(index, str) and named(index).weights is None:
+            raise InputError(f"index must be {accepted}, got {index!r}.")
+        weights, name = index_weights(index, P)
+        return QiiIndex(name, weights=weights)
+    if not callable(index) and not isinstance(index, np.ndarray | list | tuple):
+        raise InputTypeError(f"index must be {accepted}, got {type(index).__name__}.")
+    _small(P, "an index of chances Pr[S]", otherwise)
+    return QiiIndex("Pr[S]", chance=chances(index, P))
+
+
+def _small(P: int, what: str, otherwise: str) -> None:
+    if P > LARGEST_TABLE:
+        raise EnumerationLimitError(
+            f"players: {what} needs the table of all 2^{P} sets; at most {LARGEST_TABLE} players "
+            f"can be enumerated. Group columns with players=. {otherwise}".rstrip()
+        )
 
 
 @dataclass
@@ -111,6 +157,25 @@ def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarr
     for table in ask.tables(game):
         base = table[:, 0] if subtract else np.zeros_like(table[:, 0])
         yield of_replaced(table, subtract), base, table[:, -1]
+
+
+def of_replaced(table: np.ndarray, subtract: bool) -> np.ndarray:
+    """v [N, 2^P, K] by REPLACED players of a table by KEPT ones.
+
+    subtract: the table holds Q, and v(S) = Q(nothing replaced) - Q(S): entry 2^P - 1 less entry
+    2^P - 1 - S. Else it holds the distances already.
+    """
+    turned = table[:, ::-1]
+    return turned[:, :1] - turned if subtract else turned
+
+
+def kept_weights(p: np.ndarray) -> np.ndarray:
+    """Weights by KEPT players of a semivalue with weights p [P] by replaced ones.
+
+    A set T without i that is replaced leaves P - 1 - |T| players other than i kept, and
+    v(T + i) - v(T) = Q(kept + i) - Q(kept).
+    """
+    return p[::-1]
 
 
 def _affordable(game: GameRun, index: QiiIndex) -> tuple[bool, int]:
@@ -238,3 +303,114 @@ def _bound(game: GameRun) -> float | None:
         return max(map(abs, score.bounds))
     function = None if score is None else score.function
     return 1.0 if isinstance(function, IsClass | Agrees | ClassProbabilities) else None
+
+
+# Only means have unbiased draws, so samples= is no way out for a difference of distributions, nor
+# for an index of a quantity that is made of two means. The advice says so.
+
+
+def linear_form(quantity: Quantity) -> str:
+    """What makes a quantity of two means a mean of draws; "" where it is one."""
+    if not callable(quantity.combine):
+        return ""
+    if quantity.measured == "disparity":
+        return "signed=True"
+    if quantity.measured == "ratio":
+        return "quantity='disparity' with signed=True"
+    return "combine=(1, -1) or two other factors"
+
+
+def instead(quantity: Quantity, question: str) -> str:
+    """What to do where an exact answer is too large; question: "index", "table" or "sets"."""
+    form = linear_form(quantity) if question != "sets" else ""
+    if quantity.outer is not None:
+        also = f" and {form}" if form else ""
+        return (
+            f"samples= has no unbiased draws of difference={quantity.name!r}: it goes with "
+            f"difference='subtract'{also}."
+        )
+    if form:
+        return (
+            f"samples= has no unbiased draws for an index of quantity={quantity.measured!r}: say "
+            f"{form}, or ask {NO_TABLE} and which samples= draws."
+        )
+    if question == "table":
+        return "For sampled values make the QII with samples=n and say explain()."
+    return "Or say samples=n, for sampled values."
+
+
+@contextmanager
+def naming_samples(quantity: Quantity, question: str) -> Iterator[None]:
+    """What cannot be enumerated or planned within says what samples= can do about it."""
+    try:
+        yield
+    except (EnumerationLimitError, MemoryPlanError) as error:
+        if "samples=" in str(error):
+            raise
+        text = str(error).replace("background row", "pool row")
+        raise type(error)(f"{text} {instead(quantity, question)}") from None
+
+
+def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
+    """Raise EnumerationLimitError or MemoryPlanError for too large a question, naming samples=.
+
+    Returns the model rows that are coming at most.
+    """
+    with naming_samples(game.quantity, question):
+        if needs_table and game.P > LARGEST_TABLE:
+            raise EnumerationLimitError(
+                f"{_why_a_table(game.quantity)} the table of all 2^{game.P} sets; at most "
+                f"{LARGEST_TABLE} players can be enumerated. Group columns with players=, or ask "
+                f"{NO_TABLE}."
+            )
+        pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
+        what = f"every coalition of {pairs:,} pairs of a row and a donor"
+        _refuse_rows(pairs, what, game, question)
+        survey = ask.exact_cost(game)
+        rows = int(survey.corners.astype(float).sum())
+        _refuse_rows(rows, what, game, question)
+        refuse_too_many(game, survey.largest)
+    return rows
+
+
+def _why_a_table(quantity: Quantity) -> str:
+    if quantity.outer is not None:
+        return f"an index of difference={quantity.name!r}, which acts on means, needs"
+    if callable(quantity.combine):
+        return f"an index of quantity={quantity.measured!r}, which is made of two means, needs"
+    return "game() is"
+
+
+def refuse_long_list(game: GameRun, replaced: np.ndarray) -> None:
+    """The same for the sets replaced bool [C, P], each asked of every row and distinct donor."""
+    N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
+    if N * B * len(replaced) <= MOST_ROWS:
+        return
+    with naming_samples(game.quantity, "sets"):
+        rows = N * rows_of_list(game, ~replaced)
+        _refuse_rows(rows, f"{len(replaced)} sets of {N:,} rows with {B:,} donors", game, "sets")
+
+
+def tell_long_list(game: GameRun, replaced: np.ndarray) -> None:
+    """Warn of a long list of sets replaced bool [C, P] before it is asked."""
+    N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
+    if why_long(game, N * B * len(replaced)):
+        tell_long_run(game, N * rows_of_list(game, ~replaced), FEWER_ROWS)
+
+
+def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
+    if rows > MOST_ROWS:
+        raise EnumerationLimitError(
+            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
+            f"or donors, or group columns with players= (there are {game.P}). "
+            + instead(game.quantity, question)
+        )
+
+
+def refuse_random_index(game: GameRun, what: str) -> None:
+    """Raise InputError for what cannot tell a random model's noise from influence."""
+    if not game.engine.model.deterministic:
+        raise InputError(
+            f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
+            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."
+        )

@@ -7,7 +7,7 @@ drawn.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, cast
@@ -17,11 +17,12 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.evaluator import Evaluator
+from xaijax.games.engine.host import hashes
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement.base import table_of
-from xaijax.games.measure.replacement.baseline import stand_ins_of
+from xaijax.games.measure.replacement.base import Replacement, agreement_codes, table_of
+from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
 from xaijax.games.refuse import tell_cuts_again
@@ -37,16 +38,16 @@ from xaijax.methods.qii.arguments import (
     signed_of,
 )
 from xaijax.methods.qii.difference import as_outer, difference_of
-from xaijax.methods.qii.facts import facts_of, is_data, pool_is_data, whose_pool, whose_rows
-from xaijax.methods.qii.limits import instead
+from xaijax.methods.qii.exact import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
-from xaijax.methods.qii.quantities import WHOM, Interest, factors_of, interest_of
+from xaijax.methods.qii.quantities import WHOM, Interest, interest_of
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, column_finder, column_labels
 from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
 from xaijax.tables.frames import aligned
 from xaijax.tables.rows import rows_of
+from xaijax.tables.same_memory import is_same, shares_memory
 from xaijax.tables.table import CodedTable, CodeTable, kept_rows, read_by
 
 # Pools of a `Baseline`, in the words of the repr.
@@ -173,7 +174,7 @@ class QIIProblem:
 
     def whose(self, X: Any) -> str:
         """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
-        return "none" if self.interest.of_data else whose_rows(X, self.private)
+        return whose_rows(X, self.private) if self.groups is None else "none"
 
     def model_identity(self) -> str | None:
         """Returns the identity of the model for these rows; None: it cannot be recognised later."""
@@ -266,7 +267,7 @@ class QIIProblem:
         started = time.perf_counter()
         tell_cuts_again()
         rows = None
-        if self.interest.of_data:
+        if self.groups is not None:
             if X is not None:
                 raise InputError(
                     f"X has no place with quantity={self.interest.name!r}, one number for the "
@@ -325,7 +326,7 @@ class QIIProblem:
             outer=outer,
             reads_full=outer is not None,
             groups=self.groups,
-            combine=factors_of(self.interest, self.signed),
+            combine=_factors_of(self.interest, self.signed),
             remedy="Say floor= (a small share for every class), or another difference.",
         )
 
@@ -408,6 +409,20 @@ def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
     return mask
 
 
+def _factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
+    """What makes one number of the groups' means; linear where it is factors [G].
+
+    A signed disparity is: group less rest. Its semivalues are means, then.
+    """
+    if interest.whom == "individual":
+        return None
+    if interest.whom != "members and rest":
+        return np.ones(1)
+    if signed:
+        return np.array([1.0, -1.0])
+    return interest.combine if callable(interest.combine) else np.array(interest.combine)
+
+
 def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) -> Any:
     """float64 [G, N], each row of sum 1: the weights of the means; None for individuals."""
     if not interest.of_data:
@@ -475,3 +490,84 @@ def sample_facts(sample: Sample | None) -> dict[str, Any]:
     if sample is None:
         return {"subsample": None}
     return {"subsample": {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}}
+
+
+# Whose rows the pool and the people explained are follows from what was passed. Values of private
+# rows are never compared for it, since the copy and its noise would tell the outcome.
+
+STEP = 1 << 16  # rows compared at a time
+
+
+def facts_of(
+    mask: np.ndarray | None, weights: np.ndarray, groups: np.ndarray | None, given: bool
+) -> dict[str, Any]:
+    """Of the data: mask bool [D] of the members; weights [D]; groups [G, D]."""
+    D = len(weights)
+    largest = weights.max() if groups is None else np.max(groups, axis=1).max()
+    return {
+        "data_rows": D,
+        "members": None if mask is None else int(mask.sum()),
+        "rest": None if mask is None else int(D - mask.sum()),
+        "data_weights": "given" if given else "equal",
+        "largest_data_weight": float(largest),
+    }
+
+
+def pool_is_data(rows: Any, replacement: Replacement) -> bool:
+    """Whether donors that were given are equal to the data's own rows, in any order.
+
+    rows: the data as read. Weights do not count: rows of the data stay such, however weighted.
+    """
+    if replacement.kind != "rows" or replacement.rows_given != len(rows_of(rows)):
+        return False
+    own = replacement.table.encode(rows)[1]
+    kept = replacement.row
+    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.for_loops)
+
+
+def is_data(table: CodeTable, X: Any, data: Any) -> bool:
+    """Whether rows X are those of the data, both as read."""
+    if X is data or len(rows_of(X)) != len(rows_of(data)):
+        return X is data
+    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
+    return same_rows(own, table.encode(X)[1])
+
+
+def same_rows(a: Any, b: Any) -> bool:
+    """Whether codes [M, C] hold the same rows: in any order, or in this one out of a memory map."""
+    if len(a) != len(b):
+        return False
+    if all(
+        np.array_equal(agreement_codes(a[i : i + STEP]), agreement_codes(b[i : i + STEP]))
+        for i in range(0, len(a), STEP)
+    ):
+        return True
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    one, other = (np.sort(hashes(agreement_codes(codes))) for codes in (a, b))
+    return np.array_equal(one, other)
+
+
+def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
+    """ "data": none was given, or the data; "part": memory of private rows; "other": public rows.
+
+    data: as given; private: other objects that hold private rows.
+    """
+    if pool is None or is_same(pool, data):
+        return "data"
+    rows = _source(pool)
+    return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
+
+
+def whose_rows(X: Any, private: Sequence[Any]) -> str:
+    """ "data": none were given; "part": memory of private rows; "given": public rows."""
+    if X is None:
+        return "data"
+    return "part" if any(shares_memory(X, one) for one in private) else "given"
+
+
+def _source(pool: Any) -> Any:
+    """What a pool is made of: itself, the row of a `Baseline`, the rows that it is a median of."""
+    if not isinstance(pool, Baseline):
+        return pool
+    return pool.rows if isinstance(pool.row, str) else pool.row

@@ -18,8 +18,7 @@ from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
 from xaijax.methods.qii import exact
-from xaijax.methods.qii.index import qii_index
-from xaijax.methods.qii.limits import refuse_long_list, tell_long_list
+from xaijax.methods.qii.exact import qii_index, refuse_long_list, tell_long_list
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table

@@ -173,17 +173,3 @@ def interest_of(quantity: Any) -> Interest:
         f"quantity must be one of {list(KNOWN)}, an xaijax.quantities object or a callable, got "
         f"{checks.shown(quantity):.80}."
     )
-
-
-def factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
-    """What makes one number of the groups' means; linear where it is factors [G].
-
-    A signed disparity is: group less rest. Its semivalues are means, then.
-    """
-    if interest.whom == "individual":
-        return None
-    if interest.whom != "members and rest":
-        return np.ones(1)
-    if signed:
-        return np.array([1.0, -1.0])
-    return interest.combine if callable(interest.combine) else np.array(interest.combine)

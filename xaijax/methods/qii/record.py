@@ -18,8 +18,7 @@ from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import certificate, held
 from xaijax.methods.fingerprint import digest_of
 from xaijax.methods.qii import exact
-from xaijax.methods.qii.exact import Influences
-from xaijax.methods.qii.index import QiiIndex
+from xaijax.methods.qii.exact import Influences, QiiIndex
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.recount import QiiRecount
 from xaijax.methods.record import cost_of, digests, numbers, sizes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from xaijax.games.run import GameRun
 from xaijax.games.ways.plain import ToInts, plain_sums
 from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
-from xaijax.methods.qii.facts import STEP
-from xaijax.methods.qii.index import QiiIndex
+from xaijax.methods.qii.exact import QiiIndex
+from xaijax.methods.qii.problem import STEP
 from xaijax.models.asking.comparison import check_unchanged
 from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
@@ -47,14 +47,15 @@ BOUNDED = (
 )
 
 
+@dataclass(eq=False)
 class QiiRecount:
     """Asks the question of one Explanation again, on the plain path; see `results/recount.py`."""
 
-    def __init__(self, problem: Any, rows: Any, index: QiiIndex | None) -> None:
-        """problem: of the `QII` object; rows: the individuals, None for quantities of the data."""
-        self._problem, self._rows, self._index = problem, rows, index
-        self._sums: ExactSums | None = None
-        self._counted_of: str | None = None  # the model's identity when it was asked
+    _problem: QIIProblem
+    _rows: Any  # the individuals; None for quantities of the data
+    _index: QiiIndex | None
+    _sums: ExactSums | None = None
+    _counted_of: str | None = None  # the model's identity when it was asked
 
     @property
     def sample(self) -> Sample | None:
@@ -134,6 +135,7 @@ class QiiRecount:
     def _counted(self) -> ExactSums:
         problem = self._problem
         problem.ready()
+        assert not isinstance(problem.players, OwnPlayers)  # see `refused`
         P = problem.players.count
         replaced = all_masks(P)
         if self._index is None:
@@ -227,9 +229,9 @@ def _of_rows(rows: Any) -> str:
     return found.hexdigest()
 
 
-def is_prior(problem: Any, chance: np.ndarray | None) -> bool:
+def is_prior(problem: QIIProblem, chance: np.ndarray | None) -> bool:
     """Whether Pr[S] [2^P] is that of the data, or of all rows of a subsample, to six digits."""
-    if chance is None:
+    if chance is None or isinstance(problem.players, OwnPlayers):
         return False
     full = problem.full_rows
     weighted = (problem.data, problem.weights), (full, np.full(len(full), 1 / len(full)))

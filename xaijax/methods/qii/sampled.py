@@ -22,8 +22,7 @@ from xaijax.games.refuse import LARGEST_TABLE, tell_long_run, why_long
 from xaijax.games.run import GameRun
 from xaijax.games.ways.distinct_donors import entries_worth_it
 from xaijax.games.ways.drawn import drawn_values
-from xaijax.methods.qii.index import QiiIndex
-from xaijax.methods.qii.limits import MOST_ROWS, linear_form
+from xaijax.methods.qii.exact import MOST_ROWS, QiiIndex, linear_form
 from xaijax.players.index import named
 
 OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and place

@@ -36,7 +36,8 @@ from xaijax.tables.tree_table import TreeTable
 class Replacement:
     """What stands in for absent players: donor rows as codes, with their weights.
 
-    A kind of replacement is a class in a file of its own, which says what is in capitals below.
+    A kind of replacement is a class in a file of its own. It says what is in capitals below, and
+    overrides `may_change` and `draw` where its donors are not the same for all instances.
     """
 
     kind: ClassVar[str]  # as results record it
@@ -84,6 +85,27 @@ class Replacement:
     def dtype(self) -> np.dtype:
         """Of the codes."""
         return self.codes.dtype
+
+    @cached_property
+    def for_loops(self) -> np.ndarray:
+        """Codes [B, C] of the donors, of which a hybrid takes the columns of its absent players."""
+        return self.codes
+
+    def may_change(self, own: np.ndarray) -> np.ndarray:
+        """Columns in which a donor differs from the instances, codes [N, C]; bool [N, C]."""
+        first = self.bits[0]
+        return (agreement_codes(own) != first) | (self.bits != first).any(axis=0)
+
+    def draw(self, u: np.ndarray, who: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(codes [M, C] of donors drawn by weight for the instances who [M], what is left of u).
+
+        u: numbers between 0 and 1, [M]. Once such a number has said the donor, what is left of it
+        is uniform again.
+        """
+        ends = np.cumsum(self.weights)
+        at = u * ends[-1]
+        place = np.minimum(np.searchsorted(ends, at, "right"), len(ends) - 1)
+        return self.codes[place], 1 - (ends[place] - at) / self.weights[place]
 
     @cached_property
     def bits(self) -> np.ndarray:

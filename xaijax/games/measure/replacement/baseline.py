@@ -18,6 +18,7 @@ from xaijax.games.measure.replacement.per_instance import RowOfEach
 from xaijax.models.model import Model
 from xaijax.tables.frames import is_labelled, row_of_numbers
 from xaijax.tables.rows import rows_of
+from xaijax.tables.table import CodeTable, FloatTable, read_by
 from xaijax.tables.tree import is_tree
 
 
@@ -115,6 +116,27 @@ class Baseline(ReplacementSource):
         table = table_of(model, row)
         rows = table.read(row, "background", model.allow_nan)
         return BaselineRow.of(model, table, rows, checks.row_weights(None, len(rows_of(rows))))
+
+    def for_rows(
+        self, table: CodeTable, rows: Any, allow_nan: bool | NanColumns, argument: str
+    ) -> Replacement:
+        """The baseline of these rows, in codes of a table that knows them and it.
+
+        Raises InputError and InputTypeError for a baseline that is not accepted, by the argument.
+        """
+        kind: type[Replacement]
+        if self.of_each is None:
+            given, name, count, kind = self.as_rows(allow_nan, argument), argument, 1, BaselineRow
+        else:
+            given, count, kind = self.of_each(rows_of(rows).copy()), len(rows_of(rows)), RowOfEach
+            name = "what the function of Baseline returned"
+        read = read_by(table).read(given, name, allow_nan, "the data")
+        if len(rows_of(read)) != count:
+            raise InputError(f"{name} has {len(rows_of(read)):,} rows; {count:,} are needed.")
+        if isinstance(table, FloatTable):
+            read = table.like(read, name)
+        table, codes = table.encode(read)
+        return kind(table, codes, np.full(count, 1 / count), None, np.arange(count), count)
 
     def _refuse_several(self, model: Model) -> None:
         """Rows of a table in place of one row, which only a network could take for an image."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games.measure.replacement.base import Replacement
+from xaijax.games.measure.replacement.base import Replacement, agreement_codes
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.own_table import OwnTable
@@ -17,10 +17,22 @@ from xaijax.tables.table import CodedTable
 
 
 class RowOfEach(Replacement):
-    """A row that is made of each instance; the donor is a place for it (see `with_own`)."""
+    """A row that is made of each instance: that of each, or one donor in their place.
+
+    Anchors draws from the rows themselves, row n that of instance n (`Baseline.for_rows`). The
+    engine has one donor in their place; `OwnTable` puts the rows into the instances' codes.
+    """
 
     kind = "function"
     SHARED = False
+
+    def may_change(self, own: np.ndarray) -> np.ndarray:
+        """See `Replacement`; each instance is compared with its own row."""
+        return agreement_codes(own) != self.bits
+
+    def draw(self, u: np.ndarray, who: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Replacement`; nothing is drawn."""
+        return self.codes[who], u
 
 
 def with_own(

@@ -175,7 +175,7 @@ class GradientExplainer:
         if self._evaluator is not None:
             donors = self._evaluator.engine.replacement
             one = donors.rows_given == 1
-            said += ["one baseline" if one else f"{len(donors.codes):,} background rows"]
+            said += ["one baseline" if one else f"{donors.count:,} background rows"]
             said += [f"{self.players.count:,} players"]
         how = f"steps={self.steps}" if self.samples is None else f"samples={self.samples}"
         return f"GradientExplainer({', '.join([*said, how])})"
@@ -308,11 +308,11 @@ class GradientExplainer:
         self._owner, P = owner_of(self.players), self.players.count
         self._lines = self._lines_for(donors)
         if self._pair is None:
-            self._space: Any = CodeSpace(donors.codes.shape[1])
+            self._space: Any = CodeSpace(donors.columns)
             refuse_whole_numbers(donors, self._owner, P)
         else:
             self._space = Between(self._pair, donors.table)
-            self._space.refuse(self.model.params, donors.codes, self._owner, P)
+            self._space.refuse(self.model.params, donors.for_loops, self._owner, P)
         labels = donors.table.feature_names or column_labels(donors.table.shape)
         columns = Players(np.arange(len(labels)), tuple(labels))
         self._evaluator = Evaluator(self.model, donors, columns, limits, offsets=True)
@@ -321,7 +321,7 @@ class GradientExplainer:
 
     def _lines_for(self, donors: Replacement) -> Lines:
         """The places on lines; raises EnumerationLimitError for too many."""
-        B, weights = len(donors.codes), donors.weights
+        B, weights = donors.count, donors.weights
         if self.samples is not None:
             return drawn(weights, self.samples, self.seed)
         if B * self.steps > MOST_ROWS:

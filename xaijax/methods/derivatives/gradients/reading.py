@@ -104,7 +104,7 @@ def refuse_background(donors: Replacement, path: str) -> None:
             "rows. Say path='expected', which averages over them, or give "
             "xaijax.Baseline('mean', rows)."
         )
-    refuse_nan(donors.codes, "background")
+    refuse_nan(donors.for_loops, "background")
 
 
 def refuse_nan(codes: np.ndarray, name: str) -> None:

@@ -95,8 +95,8 @@ class GradientPrograms:
     @cached_property
     def answer_recipe(self) -> ProgramRecipe:
         """Of the program that answers a tile of rows."""
-        codes, same = self.engine.replacement.codes, self.placement.same
-        rows = shape(same, self.sizes.rows, codes.shape[1], dtype=codes.dtype)
+        donors, same = self.engine.replacement, self.placement.same
+        rows = shape(same, self.sizes.rows, donors.columns, dtype=donors.dtype)
         whole = whole_model(self.engine, self.sizes.rows)
         results = self.placement.results
         return ProgramRecipe(
@@ -128,8 +128,8 @@ class GradientPrograms:
     def recipe(self, work: Work) -> ProgramRecipe:
         """What the program is compiled of."""
         s, place, own = self.sizes, self.placement, self._shape(work)
-        donors = self.engine.replacement.codes
-        dtype, codes, C = self._dtype, donors.dtype, donors.shape[1]
+        donors = self.engine.replacement
+        dtype, codes, C = self._dtype, donors.dtype, donors.columns
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
         starts = None if own.own else shape(place.same, V, D, C, dtype=codes)
@@ -194,7 +194,7 @@ class GradientPrograms:
 
     def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(donors [V, D, C], places and weights [V, D, S]) of lines from one on."""
-        s, donors = self.sizes, self.engine.replacement.codes
+        s, donors = self.sizes, self.engine.replacement.for_loops
         part = self.lines.part(begin, s.turns * s.lines)
         times, weights = (
             one.reshape(s.turns, s.lines, s.steps).astype(self._dtype)
@@ -232,7 +232,7 @@ def base_rows(run: GradientPrograms, work: Work) -> int:
 
 def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
     """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K]."""
-    donors, weights = run.engine.replacement.codes, run.engine.replacement.weights
+    donors, weights = run.engine.replacement.for_loops, run.engine.replacement.weights
     stays = _stays(run, work)
     if stays is None:
         own = None if work.own is None else run.answers(work.own)
@@ -299,7 +299,7 @@ def sizes_of(
     even: bool,  # whether lines come in pairs
 ) -> GradientSizes:
     """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
-    codes, memory, limits = engine.replacement.codes, engine.memory, engine.limits
+    codes, memory, limits = engine.replacement.for_loops, engine.memory, engine.limits
     platform, C = engine.devices[0].platform, codes.shape[1]
     each = operations(jaxpr, traced) * PASSES
     # What the model makes of a row is kept for the way back, where as much is made again.

@@ -115,9 +115,9 @@ def space_of(space: LineSpace, engine: Engine, rows: int) -> LineSpace:
 
 def trace_of(engine: Engine, rows: int) -> Traced:
     """The model's one trace for tiles of so many rows."""
-    table, codes, apply = engine.replacement.table, engine.replacement.codes, engine.model.apply
+    donors, apply = engine.replacement, engine.model.apply
     assert apply is not None
-    given = jax.ShapeDtypeStruct((rows, *table.shape), codes.dtype)
+    given = jax.ShapeDtypeStruct((rows, *donors.table.shape), donors.dtype)
     params, look = engine.model.params, engine.findings.look
     return engine.compiled.trace(("model",), apply, params, given, look, _mesh(engine))
 
@@ -209,7 +209,7 @@ class Between:
         mesh = _mesh(engine)
         name = "trace", "head", self.key, rows, mesh.abstract_mesh
         if name not in kept:
-            made = self.shapes(params, rows, engine.replacement.codes)
+            made = self.shapes(params, rows, engine.replacement.for_loops)
             kept[name] = Traced(self._pair.inner.apply, params, made, mesh=mesh)
         return kept[name]
 
