@@ -34,8 +34,7 @@ from bench.frame import (
     Timings,
     ratio,
 )
-from xaijax.demo.data import demo_data
-from xaijax.demo.network import probability, train
+from xaijax.demo.data import demo_data, probability, train
 
 EXACT, NETWORK = "exact", "amortized, fallback=0"
 

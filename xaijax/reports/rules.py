@@ -12,7 +12,7 @@ from xaijax.core.public import public
 from xaijax.core.typing import ModelLike
 from xaijax.reports import page
 from xaijax.reports.page import cell, checked, lines, model_name, name_of, section
-from xaijax.results.rule_html import floor, percent, rule_html
+from xaijax.results.result_html import floor, percent, rule_html
 from xaijax.results.rules import Rule, Rules, refuse_types
 
 PRECISION = (

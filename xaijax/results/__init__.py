@@ -17,13 +17,12 @@ Reading order:
     top                   `TopK`: the players of the largest |value|, and which are certain
     convert               an Explanation in the forms of pandas, shap and shapiq
     private_explanation   `PrivateExplanation`: values with noise, and public facts
-    result_html           an Explanation, Interactions and a private copy as a notebook shows them
-    summary               what an Explanation says of itself in a few lines
-    asked                 what was asked, and what a value means, by the facts of the provenance
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
     rules                 `Rule` and `Rules`: what Anchors finds
-    rule_html             rules as a notebook shows them
+    result_html           an Explanation, Interactions and a private copy as a notebook shows them
+    summary               what an Explanation says of itself in a few lines
+    asked                 what was asked, and what a value means, by the facts of the provenance
     shared_fields         what results of N instances have in common, whatever their values are of
     set_keys              which sets of players a key means
     selection             what `explanation[...]` means

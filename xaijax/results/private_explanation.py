@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,24 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
-from xaijax.results.files import npz
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
-from xaijax.results.shared_fields import check_shape, floats, frozen, names, thawed
+from xaijax.results.shared_fields import (
+    ResultOfRows,
+    check_shape,
+    floats,
+    frozen,
+    names,
+    select_output,
+    thawed,
+)
 
 FORMAT = "xaijax.PrivateExplanation"
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivateExplanation:
+class PrivateExplanation(ResultOfRows):
     """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
 
     There are no base values, data, statistics of the run or errors of sampling, since these depend
@@ -99,15 +106,9 @@ class PrivateExplanation:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self._plain(),))
-
     def _plain(self) -> dict[str, Any]:
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        state = super()._plain()
         return state | {name: thawed(state[name]) for name in ("mechanism", "provenance")}
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,9 +134,6 @@ class PrivateExplanation:
         """None for each player: a private copy holds no data."""
         return [None] * self.values.shape[1]
 
-    def __iter__(self) -> Iterator[PrivateExplanation]:
-        return (self[i] for i in range(len(self)))
-
     def __getitem__(self, key: Any) -> PrivateExplanation:
         """Part of it, `explanation[person, player, output]`; see `Explanation`.
 
@@ -147,24 +145,11 @@ class PrivateExplanation:
         chosen = take(self.feature_names, players)
         if not chosen:
             raise InputError(f"player key {keys[1]!r} selects no player.")
-        values = self.values[rows][:, players]
-        provenance, outputs = dict(self.provenance), self.output_names
-        if outputs is not None:
-            place, single = resolve(keys[2], len(outputs), outputs, "output")
-            values = values[..., place if single is None else single]
-            kept = take(outputs, place)
-            if not kept:
-                raise InputError(f"output key {keys[2]!r} selects no output.")
-            outputs = kept if single is None else None
-            if single is not None:
-                provenance["selected_output"] = kept[0]
-        return replace(
-            self,
-            values=values,
-            feature_names=chosen,
-            output_names=outputs,
-            provenance=provenance,
-        )
+        changes = {"values": self.values[rows][:, players], "feature_names": chosen}
+        provenance = dict(self.provenance)
+        if self.output_names is not None:
+            select_output(keys[2], self.output_names, changes, provenance)
+        return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half-widths of intervals that cover the values without noise.
@@ -198,7 +183,7 @@ class PrivateExplanation:
         Raises:
             InputError, InputTypeError: a path that is not accepted.
         """
-        npz.write(path, self._plain(), FORMAT)
+        self._save(path, FORMAT)
 
     def _repr_html_(self) -> str:
         return private_html(self, self._head())
@@ -223,7 +208,3 @@ class PrivateExplanation:
         top = np.argsort(-size, kind="stable")[:6]
         parts = ", ".join(f"{self.feature_names[j]} {size[j]:.4g}" for j in top)
         return "\n".join([*lines, f"  mean |value|: {parts}"])
-
-
-def _rebuild(state: dict[str, Any]) -> PrivateExplanation:
-    return PrivateExplanation(**state)

@@ -21,7 +21,7 @@ from xaijax.results.files.npz import as_path
 from xaijax.results.rules import Rules
 from xaijax.sweeps import exports
 from xaijax.sweeps.directory import RunDirectory, cut_of
-from xaijax.sweeps.distinct import DistinctRows
+from xaijax.sweeps.inputs import DistinctRows
 from xaijax.sweeps.joined import joined, joined_rules, without_part
 from xaijax.sweeps.task import PART
 from xaijax.tables.rows import rows_of
@@ -199,7 +199,7 @@ class Run:
         if not isinstance(found, Explanation):
             raise InputError(f"{self.path} holds rules: say run.rules().")
         stats = {**found.stats, "platform": found.stats.get(PART, {}).get("platform")}
-        return without_part(Explanation(**{**_fields(found), "stats": stats}))
+        return without_part(replace(found, stats=stats))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
         """(first row, the answer) of at most `rows_per_part` rows, one after the other."""
@@ -253,10 +253,6 @@ class Run:
         if not isinstance(self._directory.read(0), wanted):
             other = "rules: say run.rules()" if wanted is Explanation else "no rules"
             raise InputError(f"{self.path} holds {other}.")
-
-
-def _fields(found: Explanation) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in Explanation.__dataclass_fields__}
 
 
 @public

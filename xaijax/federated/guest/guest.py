@@ -26,10 +26,8 @@ from xaijax.federated.guest.arguments import (
     reference_row,
     secret_of,
 )
-from xaijax.federated.guest.audit import AuditLog
-from xaijax.federated.guest.counts import QueryCounts
-from xaijax.federated.guest.noise import noise_key, noisy
-from xaijax.federated.guest.policy import Policy
+from xaijax.federated.guest.audit import AuditLog, QueryCounts
+from xaijax.federated.guest.policy import Policy, noise_key, noisy
 from xaijax.federated.guest.sessions import Session, Sessions
 from xaijax.federated.split.parts import FunctionPart, Part
 from xaijax.federated.wire import psi

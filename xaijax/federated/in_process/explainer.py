@@ -17,8 +17,12 @@ from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
-from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
-from xaijax.federated.in_process.reference import reference_of
+from xaijax.federated.in_process.reference import (
+    END_WEIGHT,
+    end_weight_of,
+    parties_in,
+    reference_of,
+)
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE

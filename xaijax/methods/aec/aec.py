@@ -21,21 +21,21 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
+    LARGEST_SEED,
     BootstrapPlan,
+    Draws,
     errors,
     rank_shares,
     refuse_many,
     replicate_effects,
     tell_many,
 )
-from xaijax.methods.aec.draws import LARGEST_SEED, Draws
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
-from xaijax.methods.aec.survey import FirstPass, survey, tell
-from xaijax.methods.aec.target import TASKS
+from xaijax.methods.aec.survey import TASKS, FirstPass, survey, tell
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,

@@ -23,19 +23,28 @@ from xaijax.core.forks import before_jax
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows
-from xaijax.methods.amortized import files, networks, record
-from xaijax.methods.amortized.arguments import (
+from xaijax.methods.amortized import fitted as files
+from xaijax.methods.amortized import predictor as networks
+from xaijax.methods.amortized import record
+from xaijax.methods.amortized.calling import (
+    answered,
+    difficulty,
+    difficulty_line,
+    errors_of,
+    quantile,
+)
+from xaijax.methods.amortized.fitted import Cost, FittedNetwork
+from xaijax.methods.amortized.inputs import Inputs
+from xaijax.methods.amortized.learning import (
+    Lesson,
     RowSplit,
+    TrainingRecipe,
+    learn,
     read_hidden,
     read_recipe,
     read_share,
     read_split,
 )
-from xaijax.methods.amortized.bounds import difficulty, difficulty_line, errors_of, quantile
-from xaijax.methods.amortized.calling import answered
-from xaijax.methods.amortized.fitted import Cost, FittedNetwork
-from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.learning import Lesson, TrainingRecipe, learn
 from xaijax.methods.amortized.predictor import Predictor
 from xaijax.methods.amortized.questions import (
     Labels,

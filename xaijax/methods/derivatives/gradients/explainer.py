@@ -25,7 +25,6 @@ from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
 from xaijax.games.measure.score import largest, read_outputs, refuse_columns
 from xaijax.games.refuse import minute
-from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
 from xaijax.methods.derivatives.gradients.reading import (
     Work,
     donors_of,
@@ -38,8 +37,11 @@ from xaijax.methods.derivatives.gradients.reading import (
 from xaijax.methods.derivatives.gradients.run import (
     PASSES,
     GradientPrograms,
+    Lines,
     base_answers,
     base_rows,
+    drawn,
+    quadrature,
     sizes_of,
 )
 from xaijax.methods.derivatives.gradients.slopes import (
