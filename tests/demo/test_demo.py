@@ -15,7 +15,8 @@ import pytest
 import xaijax as xj
 from xaijax.cli import main
 from xaijax.datasets import fetch
-from xaijax.demo.data import demo_data, logit, train
+from xaijax.demo.data import demo_data
+from xaijax.demo.network import logit, train
 
 pytest.importorskip("pandas", reason="needs the extra [data]")
 pytest.importorskip("matplotlib", reason="needs the extra [plots]")

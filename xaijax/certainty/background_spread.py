@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.certainty.background import background
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.travel import made_of
 from xaijax.core.typing import Rows
@@ -65,10 +65,7 @@ def background_spread(
         >>> bool(1.3 < found.spread[0] / found.spread[1] < 3.5)
         True
     """
-    if not isinstance(explainer, Explainer):
-        raise InputTypeError(
-            f"explainer: got {type(explainer).__name__}; pass an xaijax.Explainer."
-        )
+    checks.instance(explainer, "explainer", Explainer, "an xaijax.Explainer")
     checks.one_of(method, "method", ("kmedoids", "random"))
     draws = checks.whole_number(draws, "draws", least=2)
     seed = checks.whole_number(seed, "seed", least=0)

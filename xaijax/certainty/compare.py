@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from xaijax.certainty.simultaneous import intervals
+from xaijax.core import checks
 from xaijax.core.checks import yes_or_no
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, ShiftPart, ShiftSplit
@@ -29,8 +30,7 @@ from xaijax.tables.rows import rows_of
 def refuse_others(a: Any, b: Any) -> None:
     """Raise InputError or InputTypeError for what is not two explanations of the same players."""
     for name, one in (("a", a), ("b", b)):
-        if not isinstance(one, Explanation):
-            raise InputTypeError(f"{name}: got {type(one).__name__}; pass an xaijax Explanation.")
+        checks.instance(one, name, Explanation, "an xaijax Explanation")
         if len(one) < 2:
             raise InputError(f"{name}: it has {len(one)} instances; a spread needs at least 2.")
         if one.present is not None:

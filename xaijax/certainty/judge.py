@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.checks import real_numbers
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
 from xaijax.estimators.driver import METHODS, InstanceValues, sampled
@@ -131,11 +131,7 @@ def judge(
         Petsiuk, Das and Saenko, "RISE: randomized input sampling for explanation of black-box
         models" (BMVC 2018): deletion and insertion.
     """
-    if not isinstance(explainer, Explainer):
-        raise InputTypeError(
-            f"explainer: got {type(explainer).__name__}; pass an xaijax.Explainer, which says what "
-            "the truth is."
-        )
+    checks.instance(explainer, "explainer", Explainer, "the xaijax.Explainer of the true values")
     budget = None if budget is None else checks.whole_number(budget, "budget")
     checks.yes_or_no(curves, "curves")
     named = attributions(values)

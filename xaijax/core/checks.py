@@ -82,6 +82,12 @@ def text(value: Any, name: str, none: bool = False) -> Any:
     return value
 
 
+def instance(value: Any, name: str, kind: Any, wanted: str, remedy: str = "") -> None:
+    """Refuse a value that is of none of these types; wanted: which, for the message."""
+    if not isinstance(value, kind):
+        raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.{remedy}")
+
+
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
     said = f"{name} must be one of {list(accepted)}, got {shown(value)}."

@@ -6,6 +6,7 @@ exactly. `run` is the whole demo.
 Reading order:
 
     data      Adult, or else data of scikit-learn, and what the demo prints
+    network   the model: a small dense network in plain JAX
 """
 
 from __future__ import annotations
@@ -26,16 +27,8 @@ from xaijax.commands.files import remove_run
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.datasets import MissingExtraError
-from xaijax.demo.data import (
-    Figures,
-    demo_data,
-    logit,
-    model_name,
-    probability,
-    results,
-    train,
-    what_runs,
-)
+from xaijax.demo.data import Figures, demo_data, model_name, results, what_runs
+from xaijax.demo.network import logit, probability, train
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 from xaijax.reports.report import report

@@ -79,8 +79,7 @@ def heading(title: Any) -> dict[str, Any]:
     """What takes the place of a page's own title; raises InputError or InputTypeError."""
     if title is None:
         return {}
-    if not isinstance(title, str):
-        raise InputTypeError(f"title: got {type(title).__name__}; pass a text, or None.")
+    checks.instance(title, "title", str, "a text, or None")
     if not title.strip():
         raise InputError("title: it is empty; pass a text, or leave it out.")
     return {"title": title}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
@@ -101,11 +102,7 @@ def report(
 
 def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    if not isinstance(found, Interactions):
-        raise InputTypeError(
-            f"interactions: got {type(found).__name__}; pass xaijax Interactions, as "
-            "explainer.interactions(X) gives them."
-        )
+    checks.instance(found, "interactions", Interactions, "what explainer.interactions(X) returned")
     one = of_pairs(of_the_same(explanation, found), 1, None, "report")
     output = output_of(one)
     what = f"{name_of(one)} (index {one.index!r}), order {one.order}"

@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
 def to_dataframe(explained: Explanation, long: bool) -> Any:
     """See `Explanation.to_dataframe`."""
-    pandas = require("pandas", "xaijax[data]")
     if not checks.yes_or_no(long, "long"):
         return wide(explained, "player", explained.feature_names)
-    columns = long_columns(explained, player=np.array(explained.feature_names, dtype=object))
-    table = _table(explained)
-    if table is not None:
-        columns["data"] = np.repeat(table.reshape(-1), len(explained.output_names or (None,)))
-    return pandas.DataFrame(columns)
+    names = np.array(explained.feature_names, dtype=object)
+    return long_frame(explained, _table(explained), player=names)
 
 
 def frame_of(
@@ -109,7 +105,7 @@ def values_of_shapiq(
 
 
 def wide(found: Result, axis: str, labels: Sequence[str]) -> Any:
-    """A frame with a row for each instance; axis: "player" or "set", of which labels are names."""
+    """A frame with a row for each instance; axis: "player" or "set", whose names labels are."""
     pandas = require("pandas", "xaijax[data]")
     own = output_of_each(found.stats, len(found.values))
     for name, of, taken in (
@@ -138,11 +134,13 @@ def wide(found: Result, axis: str, labels: Sequence[str]) -> Any:
     return frame
 
 
-def long_columns(found: Result, **named_by: Any) -> dict[str, Any]:
-    """Columns with an entry for each instance, player or set, and output.
+def long_frame(found: Result, data: np.ndarray | None, **named_by: Any) -> Any:
+    """A frame with a row for each instance, player or set, and output.
 
-    named_by: what each player or set is called, and other columns of them.
+    data: [N, P], what was explained, or None. named_by: what each player or set is called, and
+    other columns of them.
     """
+    pandas = require("pandas", "xaijax[data]")
     N, P = found.values.shape[:2]
     outputs = found.output_names
     K = 1 if outputs is None else len(outputs)
@@ -160,7 +158,9 @@ def long_columns(found: Result, **named_by: Any) -> dict[str, Any]:
     columns["std_error"] = errors.reshape(-1)
     base = found.base_values.reshape(N, 1, K)
     columns["base_value"] = np.broadcast_to(base, (N, P, K)).reshape(-1)
-    return columns
+    if data is not None:
+        columns["data"] = np.repeat(data.reshape(-1), K)
+    return pandas.DataFrame(columns)
 
 
 def _table(explained: Explanation) -> np.ndarray | None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.optional import require
 from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results import convert
 from xaijax.results.asked import counted_outputs, output_of_each
@@ -155,8 +154,7 @@ def to_dataframe(found: Interactions, long: bool) -> Any:
     labels = [named(S) for S in found.set_names]
     if long:
         sizes, names = [len(S) for S in found.sets], np.array(labels, object)
-        pandas = require("pandas", "xaijax[data]")
-        return pandas.DataFrame(convert.long_columns(found, set=names, size=sizes))
+        return convert.long_frame(found, None, set=names, size=sizes)
     if len(set(labels)) < len(labels):
         twice = next(one for one in labels if labels.count(one) > 1)
         raise InputError(

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import InputError
 from xaijax.core.files import append
 from xaijax.results.files.npz import as_path
 
@@ -97,8 +98,7 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
 
         The only entry says that the guest was started.
     """
-    if not isinstance(secret, bytes):
-        raise InputTypeError(f"secret must be bytes, got {type(secret).__name__}.")
+    checks.instance(secret, "secret", bytes, "bytes")
     whole, _ = _lines(as_path(path))
     return _verified(whole, _key(secret), str(path))[:2]
 

@@ -38,10 +38,7 @@ def guest_worth(
     several: whether the reference has more than one row.
     """
     parties, reference = off
-    if not isinstance(refitted, Mapping | None):
-        raise InputTypeError(
-            f'refitted must be a dict {{"guest": model}} or None, got {type(refitted).__name__}.'
-        )
+    checks.instance(refitted, "refitted", Mapping | None, 'a dict {"guest": model} or None')
     given = dict(refitted or {})
     _refuse(given, parties, several)
     given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
