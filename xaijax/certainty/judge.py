@@ -33,15 +33,10 @@ from xaijax.methods.fingerprint import functions_of
 from xaijax.models.model import Model
 from xaijax.players.index import Index, named
 from xaijax.players.players import OwnPlayers, player_names
+from xaijax.results import same_question
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Curves, Judgement, Judgements
-from xaijax.results.same_question import (
-    amount_of,
-    refuse_other_amounts,
-    refuse_other_functions,
-    refuse_other_outputs,
-)
 from xaijax.tables.rows import rows_of
 
 
@@ -294,14 +289,16 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
     Other orders of outputs are refused too where the model says what its outputs are called.
     """
-    own = amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
+    own = same_question.amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
         if isinstance(one, Explanation):
             called = f"values: {name!r}", "the explainer"
-            refuse_other_amounts(amount_of(one.provenance, one.kind), own, called)
-            refuse_other_functions(one.stats, functions, called)
+            same_question.refuse_other_amounts(
+                same_question.amount_of(one.provenance, one.kind), own, called
+            )
+            same_question.refuse_other_functions(one.stats, functions, called)
         if known is not None:
             _refuse_turned(name, one, known)
 
@@ -313,7 +310,7 @@ def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> Non
         if isinstance(one, Explanation) and len(one) == len(truth):
             one = one[:, :, 0] if one.values.shape[2:] == (1,) else one
             called = f"values: {name!r}", "the explainer's answer"
-            refuse_other_outputs(one, truth, called, paired=True)
+            same_question.refuse_other_outputs(one, truth, called, paired=True)
 
 
 def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:

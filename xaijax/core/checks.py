@@ -76,9 +76,8 @@ def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
 
 def text(value: Any, name: str, none: bool = False) -> Any:
     """A text; with `none` also None."""
-    if not isinstance(value, str) and not (none and value is None):
-        wanted = "a text or None" if none else "a text"
-        raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.")
+    if not (none and value is None):
+        instance(value, name, str, "a text or None" if none else "a text")
     return value
 
 
@@ -123,9 +122,7 @@ def listed(value: Any, name: str, of: str = "names") -> list[Any]:
 def functions(owner: Any, *fields: str) -> None:
     """Raise InputTypeError if one of these fields of `owner` is no function."""
     for field in fields:
-        given = getattr(owner, field)
-        if not callable(given):
-            raise InputTypeError(f"{field} must be a function, got {type(given).__name__}.")
+        instance(getattr(owner, field), field, Callable, "a function")
 
 
 def as_array(

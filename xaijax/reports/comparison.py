@@ -58,9 +58,9 @@ def comparison_report(
         ...     xj.comparison_report(compared, f"{folder}/page.html").name
         'page.html'
     """
-    checks.instance(comparison, "comparison", Comparison, "what xaijax.compare returned")
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    remedy = " Make one, and pass what xaijax.compare returned."
+    checks.instance(comparison, "comparison", Comparison, "a Comparison", remedy)
+    heading = page.heading(path, title)
     content = _content(comparison, model_name(model)) | heading
     return page.write(path, "comparison.html.j2", content)
 

@@ -32,12 +32,6 @@ MOST = 10_000  # rows of a table: beyond it a browser takes long
 SEARCHED = 8  # rows from which a table has a field to search
 
 
-def refuse_folder(path: Any) -> None:
-    """Refuse a path that is a folder, or none at all."""
-    if as_path(path).is_dir():
-        raise InputError(f"path: {path} is a folder; give the name of a file.")
-
-
 def write(path: str | os.PathLike[str], template: str, content: dict[str, Any]) -> Path:
     """Render a template into a file and return its path; all text is escaped."""
     jinja2 = require("jinja2", "xaijax[plots]")
@@ -75,8 +69,10 @@ def _policy(script: str) -> str:
     )
 
 
-def heading(title: Any) -> dict[str, Any]:
-    """What takes the place of a page's own title; raises InputError or InputTypeError."""
+def heading(path: Any, title: Any) -> dict[str, Any]:
+    """What takes the place of a page's own title; refuses other titles, and paths of folders."""
+    if as_path(path).is_dir():
+        raise InputError(f"path: {path} is a folder; give the name of a file.")
     if title is None:
         return {}
     checks.instance(title, "title", str, "a text, or None")

@@ -86,8 +86,7 @@ def report(
             "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
         )
     style.check(explanation, 1)
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     if explanation.kind == "aec":
         raise InputError(
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "

@@ -59,8 +59,7 @@ def rules_report(
         'page.html'
     """
     refuse_types(rules, "rules")
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     if not len(rules):
         raise InputError("rules: there are none, so that there is nothing to show.")
     content = _content(rules, model_name(model), checked(instances)) | heading

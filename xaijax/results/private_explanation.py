@@ -16,24 +16,16 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
+from xaijax.results import shared_fields
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
-from xaijax.results.shared_fields import (
-    ResultOfRows,
-    check_shape,
-    floats,
-    frozen,
-    names,
-    select_output,
-    thawed,
-)
 
 FORMAT = "xaijax.PrivateExplanation"
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivateExplanation(ResultOfRows):
+class PrivateExplanation(shared_fields.ResultOfRows):
     """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
 
     There are no base values, data, statistics of the run or errors of sampling, since these depend
@@ -85,7 +77,7 @@ class PrivateExplanation(ResultOfRows):
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
+        values = shared_fields.floats("values", self.values)
         if values.ndim not in (2, 3):
             raise InputError(
                 f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
@@ -93,22 +85,26 @@ class PrivateExplanation(ResultOfRows):
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
-        check_shape("values", values.shape[:1], (len(values),))
+        shared_fields.check_shape("values", values.shape[:1], (len(values),))
         checked = {
             "values": values,
             "epsilon": float(self.epsilon),
             "noise_error": float(self.noise_error),
-            "feature_names": names("feature_names", self.feature_names, values.shape[1], True),
-            "output_names": names("output_names", self.output_names, K, True),
-            "mechanism": frozen(self.mechanism),
-            "provenance": frozen(self.provenance),
+            "feature_names": shared_fields.names(
+                "feature_names", self.feature_names, values.shape[1], True
+            ),
+            "output_names": shared_fields.names("output_names", self.output_names, K, True),
+            "mechanism": shared_fields.frozen(self.mechanism),
+            "provenance": shared_fields.frozen(self.provenance),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def _plain(self) -> dict[str, Any]:
         state = super()._plain()
-        return state | {name: thawed(state[name]) for name in ("mechanism", "provenance")}
+        return state | {
+            name: shared_fields.thawed(state[name]) for name in ("mechanism", "provenance")
+        }
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,7 +144,7 @@ class PrivateExplanation(ResultOfRows):
         changes = {"values": self.values[rows][:, players], "feature_names": chosen}
         provenance = dict(self.provenance)
         if self.output_names is not None:
-            select_output(keys[2], self.output_names, changes, provenance)
+            shared_fields.select_output(keys[2], self.output_names, changes, provenance)
         return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -35,35 +35,6 @@ AT_ONCE = 1 << 16  # rows that are digested, or looked at, together
 ROW = re.compile(r"(\bX row |^X\b.* contains .* at row )(\d+)")  # in messages
 
 
-class RowSlice(Protocol):
-    """Some rows, to be read where they are explained; it travels by pickle."""
-
-    def read(self) -> Any:
-        """The rows, as an explainer takes them."""
-        ...
-
-    def place(self, row: int) -> int:
-        """Where in X a row of these is."""
-        ...
-
-
-class InputRows(Protocol):
-    """All rows of a sweep."""
-
-    @property
-    def rows(self) -> int:
-        """N."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """What tells these rows from others, as JSON takes it; reads all of them."""
-        ...
-
-    def part(self, first: int, last: int) -> RowSlice:
-        """Rows first to last - 1."""
-        ...
-
-
 def source_of(X: Any, background: Any) -> InputRows:
     """The rows given as X: an array, a memory map, a frame, a file, files or a folder of files.
 
@@ -73,7 +44,8 @@ def source_of(X: Any, background: Any) -> InputRows:
     """
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
         X = _opened(os.fspath(X))
-    if isinstance(X, str | os.PathLike) or _are_names(X) or parquet.is_dataset(X):
+    names = isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
+    if names or isinstance(X, str | os.PathLike) or parquet.is_dataset(X):
         found: InputRows = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
         raise InputTypeError("X is None: a sweep needs the rows that are to be explained.")
@@ -214,10 +186,6 @@ def _reopened(X: Any) -> bool:
     """
     whole = isinstance(X, np.memmap) and isinstance(X.base, mmap.mmap)
     return whole and X.filename is not None and X.mode != "c"
-
-
-def _are_names(X: Any) -> bool:
-    return isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
 
 
 def check_of(explainer: object) -> Callable[[Any], object] | None:
@@ -433,3 +401,10 @@ def of_run(folder: Path, source: InputRows, count: int) -> DistinctRows:
         again.write(folder)
         return again
     return found
+
+
+# Some rows, to be read where they are explained: they travel by pickle. `place(row)` says where in
+# X a row of theirs is.
+RowSlice: TypeAlias = _Rows | _OfFile | _Scattered | parquet.ParquetRows
+# All rows of a sweep. `facts()` tells these rows from others, as JSON takes it, and reads all.
+InputRows: TypeAlias = Held | Picked | parquet.ParquetRows

@@ -500,7 +500,7 @@ class JointRun:
 
         Raises FederatedProtocolError and its kinds.
         """
-        started = ask(self._arbiter, WHO, "Start", self._deadline, version=VERSION)
+        started = self._ask("Start", version=VERSION)
         if started.columns != columns or list(started.guests) != list(conversations):
             raise FederatedProtocolError(
                 f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
@@ -512,35 +512,23 @@ class JointRun:
         check_distinct({name: one.state for name, one in opened_by.items()})
         for name, one in conversations.items():
             opened = opened_by[name]
-            ask(
-                self._arbiter,
-                WHO,
-                "Load",
-                self._deadline,
-                run=self._run,
-                guest=name,
-                session=opened.session,
-                tokens=one.token_bytes(opened, listed),
-                most=opened.most,
-            )
+            fields = {"session": opened.session, "most": opened.most}
+            fields["tokens"] = one.token_bytes(opened, listed)
+            self._ask("Load", run=self._run, guest=name, **fields)
         m = len(conversations)
         answers = np.repeat(np.arange(1.0, len(places) + 1)[:, None], m, axis=1)
         return answers, np.zeros((1, m)), m * len(listed)
+
+    def _ask(self, method: str, **fields: Any) -> Any:
+        return ask(self._arbiter, WHO, method, self._deadline, **fields)
 
     def _predict(self, rows: np.ndarray) -> np.ndarray:
         """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
         found, width = [], 0
         for start in range(0, len(rows), self._most):
             part = rows[start : start + self._most]
-            said = ask(
-                self._arbiter,
-                WHO,
-                "Predict",
-                self._deadline,
-                run=self._run,
-                rows=len(part),
-                values=numbers_of_message(part),
-            )
+            values = numbers_of_message(part)
+            said = self._ask("Predict", run=self._run, rows=len(part), values=values)
             if found and said.width != width:
                 raise FederatedProtocolError(
                     f"{WHO}: an answer of width {said.width} follows one of width {width}; its "

@@ -17,7 +17,7 @@ import sklearn
 from sklearn.base import BaseEstimator, clone
 
 from xaijax.core import checks, typing
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
@@ -230,9 +230,8 @@ class AEC(BaseEstimator):
         """Parameters are looked at here, not in the constructor, as scikit-learn wants it."""
         checks.one_of(self.task, "task", TASKS)
         checks.one_of(self.solver, "solver", SOLVERS)
-        if not isinstance(self.standardize, bool | np.bool_):
-            given = checks.shown(self.standardize)
-            raise InputTypeError(f"standardize must be True or False, got {given}.")
+        given = self.standardize
+        checks.yes_or_no(bool(given) if isinstance(given, np.bool_) else given, "standardize")
         if self.decimals is not None:
             if checks.whole_number(self.decimals, "decimals", least=0) > MOST_DECIMALS:
                 raise InputError(

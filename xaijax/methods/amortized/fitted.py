@@ -70,9 +70,11 @@ def write(
 ) -> None:
     """One file of what was learned."""
     fields = _plain(fitted)
+    asked: Fingerprint = fields.pop("fingerprint")
+    marks = {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
     fields |= {
         "inputs": _plain(fitted.inputs),
-        "marks": _marks(fields.pop("fingerprint")),
+        "marks": marks,
         "cost": _plain(fitted.cost),
         "judged": dict(fitted.judged),
         "facts": dict(fitted.facts),
@@ -96,11 +98,6 @@ def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
     if found.hidden is not None and not hidden == found.hidden == widths:
         raise ValueError(f"layers of widths {widths}, but {hidden!r:.60} are said")
     return found, hidden, seed
-
-
-def _marks(asked: Fingerprint) -> dict[str, Any]:
-    """The fingerprint by the names that files have for it."""
-    return {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
 
 
 def _plain(one: Any) -> dict[str, Any]:

@@ -192,7 +192,8 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
         values = answer(jax.tree.unflatten(structure, whole), rows)
         return values.reshape(len(rows), -1), jnp.concatenate([inputs.encoded(read), known], axis=1)
 
-    found = jax.eval_shape(answer, model.params, _seven(inputs))
+    seven = jax.ShapeDtypeStruct((7, *inputs.shape), jnp.float32)  # which no module gives by chance
+    found = jax.eval_shape(answer, model.params, seven)
     if found.size != 7 * outputs:
         raise InputError(
             f"network={model.name} gives {found.size // 7} numbers for a row, but there are "
@@ -203,8 +204,3 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
 
 def _is_float(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
-def _seven(inputs: Inputs) -> jax.ShapeDtypeStruct:
-    """Rows of a number that no module gives by chance."""
-    return jax.ShapeDtypeStruct((7, *inputs.shape), jnp.float32)
