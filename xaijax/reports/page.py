@@ -23,7 +23,7 @@ from xaijax.plots import style
 from xaijax.results import wording
 from xaijax.results.asked import background, meaning
 from xaijax.results.explanation import Explanation
-from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.files.npz import file_to_write, write_atomically
 from xaijax.results.summary import ranking
 from xaijax.results.wording import named
 
@@ -70,9 +70,8 @@ def _policy(script: str) -> str:
 
 
 def heading(path: Any, title: Any) -> dict[str, Any]:
-    """What takes the place of a page's own title; refuses other titles, and paths of folders."""
-    if as_path(path).is_dir():
-        raise InputError(f"path: {path} is a folder; give the name of a file.")
+    """What takes the place of a page's own title; refuses other titles and paths."""
+    file_to_write(path)
     if title is None:
         return {}
     checks.instance(title, "title", str, "a text, or None")

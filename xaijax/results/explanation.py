@@ -28,6 +28,7 @@ from xaijax.results.shared_fields import (
     select_output,
     shared_fields,
     stats_of_rows,
+    values_of,
 )
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
@@ -122,11 +123,7 @@ class Explanation(ResultOfRows):
     instance_index: Any = None
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
-            )
+        values = values_of(self, "P")
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
         frozen = shared_fields(self, values, self.feature_names, values.shape[1])

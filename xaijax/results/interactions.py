@@ -20,10 +20,10 @@ from xaijax.results.result_html import interactions_html
 from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import (
     ResultOfRows,
-    floats,
     select_output,
     shared_fields,
     stats_of_rows,
+    values_of,
 )
 
 FORMAT = "xaijax.Interactions"
@@ -106,11 +106,7 @@ class Interactions(ResultOfRows):
     instance_index: Any = None
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, M] and [N, M, K]."
-            )
+        values = values_of(self, "M")
         given = () if self.feature_names is None else listed(self.feature_names, "feature_names")
         sets = set_keys.checked(self.sets, values.shape[1], len(given))
         P = len(given) or 1 + max(place for S in sets for place in S)

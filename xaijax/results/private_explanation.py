@@ -77,11 +77,7 @@ class PrivateExplanation(shared_fields.ResultOfRows):
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = shared_fields.floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
-            )
+        values = shared_fields.values_of(self, "P")
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None

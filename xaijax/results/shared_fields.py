@@ -267,6 +267,16 @@ def floats(name: str, array: Any) -> np.ndarray:
     return read_only(real_numbers(array, name))
 
 
+def values_of(one: Any, axis: str) -> np.ndarray:
+    """The values of a result as float64; axis: the letter of the players or sets."""
+    values = floats("values", one.values)
+    if values.ndim not in (2, 3):
+        raise InputError(
+            f"values: got shape {values.shape}; accepted are [N, {axis}] and [N, {axis}, K]."
+        )
+    return values
+
+
 def read_only(value: Any) -> Any:
     """An array as a view that cannot be written; anything else as it is."""
     # A view: the flag must not reach an array that the caller goes on using.

@@ -23,7 +23,7 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
-from xaijax.games.measure.score import largest, read_outputs, refuse_columns
+from xaijax.games.measure.score import ChosenColumn, largest, read_outputs, refuse_columns
 from xaijax.games.refuse import minute
 from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients.run import (
@@ -197,7 +197,7 @@ class GradientExplainer:
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
         if outputs is not None:
-            _refuse_one(run.outputs)
+            ChosenColumn().refuse(run.outputs)
         if names is not None:
             refuse_columns(names, run.outputs)
         self._tell_long(run, len(work))
@@ -236,7 +236,7 @@ class GradientExplainer:
         _, work, _ = self._read(X, outputs)
         run, _ = self._run(work)
         if outputs is not None:
-            _refuse_one(run.outputs)
+            ChosenColumn().refuse(run.outputs)
             work = _with_column(work, np.zeros((len(work), 1)))
         N, compiled = len(work), run.engine.compiled
         asked = N, base_rows(run, work)
@@ -400,15 +400,6 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     if steps != 50:
         raise InputError("steps= is of the quadrature, and samples= draws. Give one of them.")
     return count
-
-
-def _refuse_one(K: int) -> None:
-    """Raise InputError for outputs= of a model of one output."""
-    if K == 1:
-        raise InputError(
-            "outputs= chooses one of several outputs for each instance, and the model answers with "
-            "one number a row. Leave it out."
-        )
 
 
 def _with_column(work: reading.Work, numbers: np.ndarray) -> reading.Work:
