@@ -65,7 +65,7 @@ def background_spread(
         >>> bool(1.3 < found.spread[0] / found.spread[1] < 3.5)
         True
     """
-    checks.instance(explainer, "explainer", Explainer, "an xaijax.Explainer")
+    checks.passed(explainer, "explainer", Explainer, "an xaijax.Explainer")
     checks.one_of(method, "method", ("kmedoids", "random"))
     draws = checks.whole_number(draws, "draws", least=2)
     seed = checks.whole_number(seed, "seed", least=0)

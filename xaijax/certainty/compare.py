@@ -30,7 +30,7 @@ from xaijax.tables.rows import rows_of
 def refuse_others(a: Any, b: Any) -> None:
     """Raise InputError or InputTypeError for what is not two explanations of the same players."""
     for name, one in (("a", a), ("b", b)):
-        checks.instance(one, name, Explanation, "an xaijax Explanation")
+        checks.passed(one, name, Explanation, "an xaijax Explanation")
         if len(one) < 2:
             raise InputError(f"{name}: it has {len(one)} instances; a spread needs at least 2.")
         if one.present is not None:

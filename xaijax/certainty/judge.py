@@ -126,7 +126,7 @@ def judge(
         Petsiuk, Das and Saenko, "RISE: randomized input sampling for explanation of black-box
         models" (BMVC 2018): deletion and insertion.
     """
-    checks.instance(explainer, "explainer", Explainer, "the xaijax.Explainer of the true values")
+    checks.passed(explainer, "explainer", Explainer, "the xaijax.Explainer of the true values")
     budget = None if budget is None else checks.whole_number(budget, "budget")
     checks.yes_or_no(curves, "curves")
     named = attributions(values)

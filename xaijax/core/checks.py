@@ -87,6 +87,12 @@ def instance(value: Any, name: str, kind: Any, wanted: str, remedy: str = "") ->
         raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.{remedy}")
 
 
+def passed(value: Any, name: str, kind: Any, wanted: str) -> None:
+    """Refuse a value that is of none of these types; wanted: what to pass."""
+    if not isinstance(value, kind):
+        raise InputTypeError(f"{name}: got {type(value).__name__}; pass {wanted}.")
+
+
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
     """A text among `accepted`."""
     said = f"{name} must be one of {list(accepted)}, got {shown(value)}."

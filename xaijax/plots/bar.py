@@ -174,7 +174,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
         >>> xj.plots.worth(worth).get_title(loc="left")
         'accuracy with all columns 0.7500'
     """
-    checks.instance(worth, "worth", GuestWorth, "what FederatedExplainer.worth returned")
+    checks.passed(worth, "worth", GuestWorth, "what FederatedExplainer.worth returned")
     if not np.isfinite(worth.mean_absolute).all():
         raise InputError("worth: its mean values are not finite, so there is nothing to draw.")
     axes = style.new_axes(ax, len(worth.parties))
@@ -226,7 +226,7 @@ def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
         >>> len(xj.plots.background_spread(found).patches)
         2
     """
-    checks.instance(found, "found", BackgroundSpread, "what xaijax.background_spread returned")
+    checks.passed(found, "found", BackgroundSpread, "what xaijax.background_spread returned")
     axes = style.new_axes(ax, len(found.sizes))
     axes.barh(range(len(found.sizes)), found.spread, height=0.6, color=style.DOWN)
     for row, end in enumerate(found.spread):

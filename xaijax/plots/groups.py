@@ -197,7 +197,7 @@ def methods(
 
 def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Explanation]:
     """Each of one output, by its name."""
-    checks.instance(explanations, "explanations", Mapping, "a dict of explanations by name")
+    checks.passed(explanations, "explanations", Mapping, "a dict of explanations by name")
     if not 2 <= len(explanations) <= len(style.OUTPUTS):
         raise InputError(
             f"explanations: got {len(explanations)}; pass 2 to {len(style.OUTPUTS)} of them."

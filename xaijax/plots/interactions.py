@@ -86,7 +86,7 @@ def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactio
         InputTypeError: no Interactions.
         InputError: nothing to draw, or several outputs and none chosen.
     """
-    checks.instance(given, "interactions", Interactions, "what explainer.interactions(X) returned")
+    checks.passed(given, "interactions", Interactions, "what explainer.interactions(X) returned")
     if len(given) == 0:
         raise InputError("interactions: there are no instances, so there is nothing to draw.")
     given = style.one_output(given, output, plot)

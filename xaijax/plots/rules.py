@@ -176,7 +176,7 @@ def kept(
         >>> [(text.get_text(), text.get_weight()) for text in axes.texts]
         [('good', 'bold'), ('film', 'normal')]
     """
-    checks.instance(rule, "rule", Rule, "a Rule of AnchorExplainer")
+    checks.passed(rule, "rule", Rule, "a Rule of AnchorExplainer")
     if (image is None) == (words is None):
         raise InputError("image, words: pass one of the two, an image or the words of a sentence.")
     if words is not None:

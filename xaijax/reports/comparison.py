@@ -58,8 +58,7 @@ def comparison_report(
         ...     xj.comparison_report(compared, f"{folder}/page.html").name
         'page.html'
     """
-    remedy = " Make one, and pass what xaijax.compare returned."
-    checks.instance(comparison, "comparison", Comparison, "a Comparison", remedy)
+    checks.passed(comparison, "comparison", Comparison, "what xaijax.compare returned")
     heading = page.heading(path, title)
     content = _content(comparison, model_name(model)) | heading
     return page.write(path, "comparison.html.j2", content)

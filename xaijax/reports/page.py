@@ -74,7 +74,7 @@ def heading(path: Any, title: Any) -> dict[str, Any]:
     file_to_write(path)
     if title is None:
         return {}
-    checks.instance(title, "title", str, "a text, or None")
+    checks.passed(title, "title", str, "a text, or None")
     if not title.strip():
         raise InputError("title: it is empty; pass a text, or leave it out.")
     return {"title": title}

@@ -101,7 +101,7 @@ def report(
 
 def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    checks.instance(found, "interactions", Interactions, "what explainer.interactions(X) returned")
+    checks.passed(found, "interactions", Interactions, "what explainer.interactions(X) returned")
     one = of_pairs(of_the_same(explanation, found), 1, None, "report")
     output = output_of(one)
     what = f"{name_of(one)} (index {one.index!r}), order {one.order}"
