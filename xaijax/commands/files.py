@@ -29,14 +29,7 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 TABLES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet reads as a formula begins so
 # What commands write into a folder beside explanation.npz.
-WRITTEN = (
-    "values.csv",
-    "effects.csv",
-    "beeswarm.png",
-    "bar.png",
-    "waterfall.png",
-    "report.html",
-)
+WRITTEN = "values.csv effects.csv beeswarm.png bar.png waterfall.png report.html".split()
 
 
 def named(name: str, option: str) -> Any:

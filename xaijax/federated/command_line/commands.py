@@ -34,17 +34,7 @@ from xaijax.federated.wire.tls import Tls
 from xaijax.models import as_model
 from xaijax.results.files.npz import file_to_write
 
-GUEST = (
-    "address",
-    "rows",
-    "identifier",
-    "parts",
-    "reference",
-    "secret",
-    "state",
-    "aligned",
-    "party",
-)
+GUEST = "address rows identifier parts reference secret state aligned party".split()
 HOST = ("model", "arbiter", "background", "identifier", "identifiers", "guests", "answers")
 ARBITER = ("address", "model", "columns", "guests", "hosts", "tls")
 
