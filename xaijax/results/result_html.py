@@ -13,7 +13,6 @@ import numpy as np
 
 from xaijax.core import html
 from xaijax.core.errors import InputError
-from xaijax.core.facts import fact_rows
 from xaijax.players.predicates import percent as percent
 from xaijax.results.asked import asked
 from xaijax.results.set_keys import named
@@ -47,7 +46,7 @@ def explanation_html(one: Explanation) -> str:
         half, level = _half_widths(one), _level(one)
         names, outputs = one.feature_names, one.output_names
         body = _ranked(one.values, half, names, outputs, "player", shown, own, level)
-    facts = fact_rows({**one.provenance, **one.stats})
+    facts = {**one.provenance, **one.stats}
     return html.card(headline(one), filter(None, lines), [body], MADE, facts)
 
 
@@ -58,15 +57,15 @@ def interactions_html(one: Interactions, head: str) -> str:
     shown = joined if len(joined) else None
     half = _half_widths(one)
     body = _ranked(one.values, half, names, one.output_names, "players", shown)
-    facts = fact_rows({**one.provenance, **one.stats})
-    return html.card(head, filter(None, [sure_of(one), asked(one.provenance)]), [body], MADE, facts)
+    lines = filter(None, [sure_of(one), asked(one.provenance)])
+    return html.card(head, lines, [body], MADE, {**one.provenance, **one.stats})
 
 
 def private_html(one: PrivateExplanation, lines: list[str]) -> str:
     """Values with noise and intervals of the noise: what the copy holds, and no more."""
     half = one.half_widths() if {"lattice", "scale"} <= set(one.mechanism) else None
     body = _ranked(one.values, half, one.feature_names, one.output_names, "player")
-    facts = fact_rows({**one.mechanism, **one.provenance})
+    facts = {**one.mechanism, **one.provenance}
     return html.card(lines[0], [line.strip() for line in lines[1:]], [body], MADE, facts)
 
 
@@ -205,7 +204,6 @@ def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator
 
 
 SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that it writes out
-_LEFT = 'style="text-align:left"'
 WHOLE = 1 << 20  # characters of a condition where nothing is to be cut
 
 
@@ -229,9 +227,10 @@ def rule_html(rule: Any, most: int = WHOLE) -> str:
         shown += ", exact for the data given"
     sure = rule.precision if bound is None else bound
     parts = [(0.0, sure, html.DOWN), (sure, rule.precision, html.PALE)]
-    lines = [_line("precision", parts, shown)]
+    lines = [html.row(["precision", html.bar(parts), shown])]
     if rule.coverage is not None:
-        lines.append(_line("coverage", [(0.0, rule.coverage, html.GREY)], percent(rule.coverage)))
+        covered = html.bar([(0.0, rule.coverage, html.GREY)])
+        lines.append(html.row(["coverage", covered, percent(rule.coverage)]))
     bars = f'<table style="font-size:90%;color:inherit">{"".join(lines)}</table>'
     return f'<div style="margin:.5em 0 1em"><div>{sentence}</div>{bars}</div>'
 
@@ -246,7 +245,7 @@ def rules_card(rules: Any, head: str) -> str:
     entries = list(html.within(_entries(rules.rules[:SHOWN], html.NAME), html.LIMIT - 9_000))
     left = len(rules) - len(entries)
     more = f"<p>and {left:,} more</p>" if left else ""
-    facts = fact_rows({**rules.provenance, **rules.stats})
+    facts = {**rules.provenance, **rules.stats}
     return html.card(head, [], [*entries, more], "How they were made", facts)
 
 
@@ -256,12 +255,6 @@ def _entries(rules: Iterable[Any], most: int) -> Iterable[str]:
         f"{rule_html(rule, most)}</div>"
         for n, rule in enumerate(rules)
     )
-
-
-def _line(name: str, parts: list[tuple[float, float, str]], shown: str) -> str:
-    """A bar of parts beside each other; with its text."""
-    cells = "".join(f"<td {_LEFT}>{one}</td>" for one in (name, html.bar(parts), shown))
-    return f"<tr>{cells}</tr>"
 
 
 def floor(share: float) -> str:
