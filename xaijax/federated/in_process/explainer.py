@@ -376,9 +376,7 @@ class FederatedExplainer:
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Also what a call raises.
         """
-        several = self._reference_kind == "rows"
-        asked = self.model, self._explained, (self.parties, self.reference_)
-        return guest_worth(*asked, X, y, metric, refitted, progress, several)
+        return guest_worth(self, X, y, metric, refitted, progress)
 
     _repr_html_ = html.shown("model", "parties.host")
 

@@ -25,10 +25,9 @@ from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows
 from xaijax.methods.amortized import calling, learning, questions, record
 from xaijax.methods.amortized import fitted as files
-from xaijax.methods.amortized import predictor as networks
 from xaijax.methods.amortized.fitted import Cost, FittedNetwork
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.predictor import Predictor
+from xaijax.methods.amortized.predictor import Network, Predictor, dense, given
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import progress_bar, read_progress
@@ -461,12 +460,12 @@ def predictor_of(
 
 def network_of(
     inputs: Inputs, hidden: tuple[int, ...], own: Any, shape: tuple[int, int], seed: int
-) -> networks.Network:
+) -> Network:
     """Dense layers, or the user's own; shape: (P, K)."""
     outputs = shape[0] * shape[1]
     if own is not None:
-        return networks.given(own, inputs, outputs)
-    return networks.dense(inputs, hidden, shape[1], outputs, seed)
+        return given(own, inputs, outputs)
+    return dense(inputs, hidden, shape[1], outputs, seed)
 
 
 def _or_one(spread: np.ndarray) -> np.ndarray:

@@ -437,37 +437,12 @@ def explanation(
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     scalar = answer.values.shape[2] == 1
-    findings = run.engine.findings
-    present = getattr(asked.players, "present", None)
+    engine, N = run.engine, len(work)
     errors = answer.variances
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
-    return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        feature_names=asked.players.names,
-        output_names=None if scalar else findings.output_names,
-        exact=False,
-        kind=KINDS[asked.path],
-        stats=_stats(asked, X, run, work, answer, before, seconds, scalar),
-        provenance=_provenance(asked, run, work),
-        present=present,
-    )
-
-
-def _stats(
-    asked: GradientExplainer,
-    X: Any,
-    run: GradientPrograms,
-    work: reading.Work,
-    answer: GradientResult,
-    before: Any,
-    seconds: float,
-    scalar: bool,
-) -> dict[str, Any]:
-    engine, clock, N = run.engine, run.engine.clock, len(work)
     stats: dict[str, Any] = {
-        **cost(engine, clock, before, seconds),
+        **cost(engine, engine.clock, before, seconds),
         "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
@@ -483,10 +458,19 @@ def _stats(
         stats["dof"] = np.full(N, run.lines.dof)
     if work.column is not None:
         stats["outputs"] = work.column.astype(np.int64)
-        names = engine.findings.output_names
-        if names is not None:
-            stats["output_names"] = np.array(names)[stats["outputs"]]
-    return stats
+        if engine.findings.output_names is not None:
+            stats["output_names"] = np.array(engine.findings.output_names)[stats["outputs"]]
+    return Explanation(
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
+        feature_names=asked.players.names,
+        output_names=None if scalar else engine.findings.output_names,
+        exact=False,
+        kind=KINDS[asked.path],
+        stats=stats,
+        provenance=_provenance(asked, run, work),
+        present=getattr(asked.players, "present", None),
+    )
 
 
 def _digests(run: GradientPrograms) -> dict[str, str | None]:
