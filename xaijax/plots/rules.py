@@ -85,8 +85,7 @@ def _checked(rules: Any) -> list[Rule]:
     if not given:
         raise InputError("rules: there are none, so there is nothing to draw.")
     for one in given:
-        if not isinstance(one, Rule):
-            raise InputTypeError(f"rules: one is a {type(one).__name__}; pass rules only.")
+        checks.passed(one, "rules", Rule, "rules only")
     return list(given)
 
 

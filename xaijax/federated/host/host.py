@@ -175,6 +175,7 @@ class Host:
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
         self.model = self._joint.model if self._joint is not None else split_model(model).model
         self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        self._labels = answer_labels(self._widths)  # of columns with answers, in frames
         self._names = None if model is None else model.feature_names
         background = by_name(background, self._names, "background")
         reference = by_name(reference, self._names, "reference")
@@ -243,7 +244,7 @@ class Host:
         places = self._places(X, identifiers)
         # Guests count queries, so rows that cannot be explained must not cost any.
         blank = np.zeros((len(places), self._off.shape[1]))
-        self._explainer.check(joined(X, blank, self._labels()))
+        self._explainer.check(joined(X, blank, self._labels))
         messages = sum(one.messages for one in self._conversations.values())
         if self._joint is None:
             answers, off, asked = self._asked(places)
@@ -253,7 +254,7 @@ class Host:
             )
         if not np.array_equal(off, self._off):
             self._off, self._explainer = off, self._explainer_of(off)
-        found = self._explainer(joined(X, answers, self._labels()), progress)
+        found = self._explainer(joined(X, answers, self._labels), progress)
         provenance = dict(found.provenance) | {
             "reference": self._reference_kind,
             "remote": {name: one.version for name, one in self._answers.items()},
@@ -349,12 +350,8 @@ class Host:
             asked += one.fetch(started[name], self._answers[name])
         return asked
 
-    def _labels(self) -> list[str]:
-        """Names of the columns that hold the guests' answers, in frames."""
-        return answer_labels(self._widths)
-
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
-        row = joined(self._row, off, self._labels())
+        row = joined(self._row, off, self._labels)
         ends = np.cumsum([self._row.shape[1], *self._widths.values()])
         guests = {
             name: list(range(start, stop))
