@@ -3,7 +3,6 @@ background.
 
 Reading order:
 
-    background_spread   `background_spread`: how far values move with the background
     background      `background`: rows that stand for absent players
     compare         `compare`: what changed between two explanations
     simultaneous    intervals of many means that hold all at once

@@ -11,7 +11,6 @@ Reading order:
     engines/    where parts run: here, processes, a Dask Client, Ray, other executors, shards
     run         `Run` and `open_run`: what a directory holds
     exports     a run as a Parquet file or a zarr group
-    joined      parts as one explanation, in bounded memory
     task        one part, run anywhere
     question    what is asked, as JSON, by which a later call resumes or is refused
     inputs      the rows, wherever they are

@@ -39,9 +39,8 @@ from xaijax.sweeps.inputs import (
     of_run,
     source_of,
 )
-from xaijax.sweeps.joined import forget
 from xaijax.sweeps.question import PROBED, accepted, checked_options, question_of, refuse_other
-from xaijax.sweeps.run import Run
+from xaijax.sweeps.run import Run, forget
 from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of
 
