@@ -27,8 +27,7 @@ from bench.models import forward
 from xaijax.core.optional import require
 from xaijax.core.travel import made_of
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.distinct import distinct_of
-from xaijax.sweeps.inputs import background_of, source_of
+from xaijax.sweeps.inputs import background_of, distinct_of, source_of
 
 FIRST = 1_000.0  # and above, in the last column: the rows of a part
 NOTES = "asked"

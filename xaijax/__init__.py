@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from xaijax import plots as plots
     from xaijax import privacy as privacy
     from xaijax.certainty.background import background as background
-    from xaijax.certainty.background_spread import background_spread as background_spread
+    from xaijax.certainty.background import background_spread as background_spread
     from xaijax.certainty.compare import compare as compare
     from xaijax.certainty.judge import judge as judge
     from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
@@ -132,8 +132,7 @@ else:
         "quantities": "xaijax.methods.qii.quantities",
     }
     _HOMES = {
-        "xaijax.certainty.background": "background",
-        "xaijax.certainty.background_spread": "background_spread",
+        "xaijax.certainty.background": "background background_spread",
         "xaijax.certainty.compare": "compare",
         "xaijax.certainty.judge": "judge",
         "xaijax.core.compilation_cache": "enable_compilation_cache",

@@ -14,7 +14,7 @@ from xaijax import demo
 from xaijax.commands.doctor import add_doctor
 from xaijax.commands.explain import add_aec, add_anchors, add_explain, add_report
 from xaijax.commands.sweep import add_command
-from xaijax.core.command_line import command_of, whole
+from xaijax.core.command_line import command_of, option, whole
 from xaijax.core.errors import SweepIncompleteError, XaiError
 from xaijax.core.version import __version__
 from xaijax.federated.command_line.commands import add_commands
@@ -103,22 +103,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands")
     about = "train a small network on census data and explain 1,000 rows exactly"
     command = command_of(commands, "demo", about, "    xaijax demo --rows 200 --out demo/", _demo)
-    command.add_argument(
-        "--out", default="xaijax-demo", metavar="DIR", help="folder to write (default: %(default)s)"
+    option(command, "--out DIR", "folder to write (default: %(default)s)", default="xaijax-demo")
+    option(
+        command, "--rows N", "test rows to explain (default: %(default)s)", whole(1), default=1000
     )
-    command.add_argument(
-        "--rows",
-        type=whole(1),
-        default=1000,
-        metavar="N",
-        help="test rows to explain (default: %(default)s)",
-    )
-    command.add_argument(
-        "--seed",
-        type=whole(0),
+    option(
+        command,
+        "--seed S",
+        "of the training and of the rows drawn (default: %(default)s)",
+        whole(0),
         default=0,
-        metavar="S",
-        help="of the training and of the rows drawn (default: %(default)s)",
     )
     for add in (add_explain, add_anchors, add_aec, add_report):
         add(commands)

@@ -12,9 +12,8 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, n
 
 import xaijax as xj
 from xaijax import federated as fd
-from xaijax.federated.guest.audit import AuditLog
-from xaijax.federated.guest.counts import QueryCounts
-from xaijax.federated.guest.noise import LATTICE, bit_thresholds, noise_key, noisy
+from xaijax.federated.guest.audit import AuditLog, QueryCounts
+from xaijax.federated.guest.policy import LATTICE, bit_thresholds, noise_key, noisy
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
 pytest.importorskip("cryptography", reason="needs the extra [federated]")

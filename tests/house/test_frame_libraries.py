@@ -20,8 +20,6 @@ ALLOWED = {
     "xaijax/demo/__init__.py": "it says before its work that pandas is missing",
     "xaijax/demo/data.py": "the type of what it reads of the data sets",
     "xaijax/results/convert.py": "Explanation.to_dataframe makes a pandas frame",
-    "xaijax/results/interaction_forms.py": "Interactions.to_dataframe makes a pandas frame",
-    "xaijax/results/guest_worth.py": "GuestWorth.to_dataframe makes a pandas frame",
     "xaijax/results/rules.py": "Rules.to_dataframe makes a pandas frame",
 }
 

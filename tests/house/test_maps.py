@@ -19,7 +19,7 @@ ENTRY = re.compile(r" {4}(\w+/?) {3,}\S.*")  # name   what it holds
 ENGINE = {"evaluator", "game", "ask", "problem", "model", "explainer"}
 UNTYPED = {
     "xaijax/federated/host/host.py": 2,
-    "xaijax/federated/in_process/arguments.py": 2,
+    "xaijax/federated/in_process/reference.py": 2,
     "xaijax/federated/in_process/worth.py": 2,
     "xaijax/methods/anchors/problem.py": 2,
     "xaijax/methods/anchors/search.py": 8,

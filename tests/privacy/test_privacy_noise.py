@@ -102,7 +102,7 @@ NAMES = {"random", "urandom", "getrandom", "rng_uniform", "rng_bit_generator", "
 CALLS = {"__import__", "exec", "eval", "compile", "import_module", "require", "optional"}
 ALLOWED = {
     "xaijax/privacy/mechanism.py": {"opendp.prelude"},  # the noise
-    "xaijax/privacy/sampling.py": {"secrets"},  # which rows a subsample has
+    "xaijax/results/subsample.py": {"secrets"},  # which rows a subsample has
     "xaijax/privacy/ledger/book.py": {"secrets"},  # the salt of a ledger, keys of unknown questions
     "xaijax/privacy/ledger/ledger.py": {"secrets"},  # the name of a file that is being made
 }

@@ -10,7 +10,8 @@ import pytest
 from sweeping import B, Counted, X, explainer, product
 
 import xaijax as xj
-from xaijax.sweeps import distinct, inputs
+from xaijax.sweeps import inputs
+from xaijax.sweeps import inputs as distinct
 
 ORDER = np.random.default_rng(2).integers(0, 6, 40)
 OFTEN = X[ORDER]

@@ -19,10 +19,10 @@ from sweeping import B, Counted, N, X, explainer, parts, product
 
 import xaijax as xj
 from xaijax.cli import main
-from xaijax.sweeps import cuts, sweep, task
+from xaijax.sweeps import directory as cuts
+from xaijax.sweeps import sweep, task
 from xaijax.sweeps import sweep as progress
-from xaijax.sweeps.cuts import Cut
-from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.directory import Cut, RunDirectory
 from xaijax.sweeps.inputs import source_of
 from xaijax.sweeps.task import OpenedTask, Task
 

@@ -5,36 +5,38 @@ Letters: N instances, P players, K outputs, F entries of a row.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast, overload
 
 import numpy as np
 
-from xaijax.certainty.truth import RUNS, Truth, truth_of
 from xaijax.core import checks
 from xaijax.core.checks import real_numbers
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
+from xaijax.estimators.driver import METHODS, InstanceValues, sampled
 from xaijax.games import ask
+from xaijax.games.ask import ExactCost
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import replacement_of
 from xaijax.games.measure.score import chosen_column, read_outputs
 from xaijax.games.run import GameRun
+from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
+from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.fingerprint import functions_of
 from xaijax.models.model import Model
+from xaijax.players.index import Index, named
 from xaijax.players.players import OwnPlayers, player_names
+from xaijax.results import same_question
 from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Curves, Judgement, Judgements
-from xaijax.results.same_question import (
-    amount_of,
-    refuse_other_amounts,
-    refuse_other_functions,
-    refuse_other_outputs,
-)
 from xaijax.tables.rows import rows_of
 
 
@@ -124,11 +126,7 @@ def judge(
         Petsiuk, Das and Saenko, "RISE: randomized input sampling for explanation of black-box
         models" (BMVC 2018): deletion and insertion.
     """
-    if not isinstance(explainer, Explainer):
-        raise InputTypeError(
-            f"explainer: got {type(explainer).__name__}; pass an xaijax.Explainer, which says what "
-            "the truth is."
-        )
+    checks.passed(explainer, "explainer", Explainer, "the xaijax.Explainer of the true values")
     budget = None if budget is None else checks.whole_number(budget, "budget")
     checks.yes_or_no(curves, "curves")
     named = attributions(values)
@@ -291,14 +289,16 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
     Other orders of outputs are refused too where the model says what its outputs are called.
     """
-    own = amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
+    own = same_question.amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
         if isinstance(one, Explanation):
             called = f"values: {name!r}", "the explainer"
-            refuse_other_amounts(amount_of(one.provenance, one.kind), own, called)
-            refuse_other_functions(one.stats, functions, called)
+            same_question.refuse_other_amounts(
+                same_question.amount_of(one.provenance, one.kind), own, called
+            )
+            same_question.refuse_other_functions(one.stats, functions, called)
         if known is not None:
             _refuse_turned(name, one, known)
 
@@ -310,7 +310,7 @@ def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> Non
         if isinstance(one, Explanation) and len(one) == len(truth):
             one = one[:, :, 0] if one.values.shape[2:] == (1,) else one
             called = f"values: {name!r}", "the explainer's answer"
-            refuse_other_outputs(one, truth, called, paired=True)
+            same_question.refuse_other_outputs(one, truth, called, paired=True)
 
 
 def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
@@ -390,3 +390,85 @@ def _names(given: Any) -> tuple[str, ...] | None:
 
 def _few(names: tuple[str, ...]) -> str:
     return ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
+
+
+# A sampled truth is the mean of RUNS runs of their own seeds, so that its variance is known
+# without bias from how far the runs are apart. (Standard errors of one run are meant for intervals
+# and are rather too wide: taken off, they would take off too much.)
+
+RUNS = 8
+SAMPLER = "permutation"  # its values have no bias, whatever the budget
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was found, with the outputs as an axis in any case."""
+
+    explanation: Explanation
+    values: np.ndarray  # float64 [N, P, K]
+    variances: np.ndarray  # float64 [N, P, K], of the draws; 0 where exact
+    change: np.ndarray  # float64 [N, K], f(x) less the base value, as the engine found both
+    efficient: bool  # whether the values of the index add up to that
+
+
+def truth_of(
+    explainer: Explainer, X: Any, outputs: Outputs, budget: int | None, seeds: Sequence[int]
+) -> Truth:
+    """The values that the explainer's question has, whatever its own estimator is.
+
+    seeds: [RUNS], of the runs of what is sampled.
+    """
+    started, index = time.perf_counter(), named(explainer.index)
+    decide = partial(_choice, index=index, budget=budget)
+    rows, game, _, choice = explainer._begun(X, lambda done: None, decide, outputs=outputs)
+    before = game.evaluator.start()
+    answer = _answer(explainer, game, choice, index, seeds)
+    seconds = time.perf_counter() - started
+    found = explanation(explainer, X, rows, game, choice, answer, before, seconds)
+    own = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
+    found = replace(found, stats={**found.stats, **own})
+    errors = answer.std_errors
+    return Truth(
+        found,
+        answer.values,
+        np.zeros_like(answer.values) if errors is None else errors**2,
+        answer.full - answer.base,
+        index.efficient,
+    )
+
+
+def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
+    """Exact where "auto" would be; the rest goes to `SAMPLER`, by a run's share of the budget."""
+    found = choose(game, survey, "auto", index, budget)
+    if found.sampler is None:
+        return found
+    least = METHODS[SAMPLER].smallest_budget(game.P, index)
+    asked = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
+    if asked < RUNS * least:
+        raise InputError(
+            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, from which a "
+            f"sampled truth and its variance are found. Say budget={RUNS * least:,} or more."
+        )
+    return replace(found, sampler=SAMPLER, budget=asked // RUNS)
+
+
+def _answer(
+    explainer: Explainer, game: GameRun, choice: EstimatorChoice, index: Index, seeds: Sequence[int]
+) -> InstanceValues:
+    """All instances: enumerated once, or sampled once with each seed."""
+    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6]) if len(own) else None
+    if choice.sampler is None or not len(others):
+        assert exact is not None
+        return with_one_base(game, choice, exact)
+    runs = [sampled(game, others, choice.sampler, index, choice.budget, seed) for seed in seeds]
+    values = np.stack([run.values for run in runs])
+    drawn = replace(
+        runs[0],
+        values=values.mean(axis=0),
+        std_errors=values.std(axis=0, ddof=1) / np.sqrt(RUNS),
+        dof=np.full(len(others), RUNS - 1.0),
+        coalitions=np.sum([run.coalitions for run in runs], axis=0),
+    )
+    whole = drawn if exact is None else InstanceValues.mixed(choice.exact, exact, drawn)
+    return with_one_base(game, choice, whole)

@@ -28,14 +28,9 @@ OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+)[^;]*;.*extra == ["'](\w+)["']""")
 UNTOLD = ("dev", "all", "docs")  # what other extras bring too, or only development needs
 FOLDERS = ("XAIJAX_DATA", "JAX_COMPILATION_CACHE_DIR")  # whose values say where a person keeps what
 VARIABLES = (
-    "XAIJAX_DATA",
-    "XAIJAX_MEMORY_LIMIT",
-    "JAX_PLATFORMS",
-    "JAX_ENABLE_X64",
-    "JAX_COMPILATION_CACHE_DIR",
-    "XLA_FLAGS",
-    "CUDA_VISIBLE_DEVICES",
-)
+    "XAIJAX_DATA XAIJAX_MEMORY_LIMIT JAX_PLATFORMS JAX_ENABLE_X64 JAX_COMPILATION_CACHE_DIR "
+    "XLA_FLAGS CUDA_VISIBLE_DEVICES"
+).split()
 
 
 def add_doctor(commands: Any) -> None:

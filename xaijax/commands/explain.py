@@ -16,14 +16,14 @@ from xaijax.commands.files import (
     folder_of,
     model_and_rows,
     new_file,
-    of_model,
+    of_users,
     remove_run,
     require_tables,
     rows_beside,
     rows_of_file,
     write_table,
 )
-from xaijax.core.command_line import above_zero, command_of, from_json, whole
+from xaijax.core.command_line import above_zero, command_of, from_json, option, whole
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.methods.aec.aec import AEC
@@ -48,36 +48,29 @@ def add_explain(commands: Any) -> None:
     """Put the command under `xaijax`."""
     command = command_of(commands, "explain", ABOUT, EXAMPLE, run)
     add_model(command)
-    command.add_argument(
-        "--background",
-        metavar="FILE",
-        help="rows that stand for what is not known: .csv, .parquet or .npy (default: --data)",
+    option(
+        command,
+        "--background FILE",
+        "rows that stand for what is not known: .csv, .parquet or .npy (default: --data)",
     )
-    command.add_argument(
-        "--background-rows",
-        type=whole(1),
+    option(
+        command,
+        "--background-rows B",
+        "drawn from these by the seed (default: 100, or all of fewer)",
+        whole(1),
         default=100,
-        metavar="B",
-        help="drawn from these by the seed (default: 100, or all of fewer)",
     )
-    command.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
-    command.add_argument(
-        "--players",
-        type=from_json,
-        metavar="JSON",
-        help='columns as one player: {"person": ["job", "age"]}',
+    option(command, "--out DIR", "the folder to write", required=True)
+    option(
+        command, "--players JSON", 'columns as one player: {"person": ["job", "age"]}', from_json
     )
-    command.add_argument("--index", default="shapley", help="shapley or banzhaf")
-    command.add_argument("--estimator", default="auto", choices=ESTIMATORS)
-    command.add_argument("--budget", type=whole(1), metavar="C", help="coalitions of a sampled row")
-    command.add_argument(
-        "--tolerance", type=above_zero, metavar="T", help="half width of intervals"
-    )
-    command.add_argument(
-        "--top", type=whole(1), metavar="K", help="until the K largest are certain"
-    )
+    option(command, "--index", "shapley or banzhaf", default="shapley")
+    option(command, "--estimator", None, default="auto", choices=ESTIMATORS)
+    option(command, "--budget C", "coalitions of a sampled row", whole(1))
+    option(command, "--tolerance T", "half width of intervals", above_zero)
+    option(command, "--top K", "until the K largest are certain", whole(1))
     add_instances(command)
-    command.add_argument("--no-page", action="store_true", help="no pictures and no page")
+    option(command, "--no-page", "no pictures and no page", action="store_true")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -106,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
             "if the model does not read it."
         )
     folder = folder_of(arguments.out)
-    explanation = of_model(lambda: explainer(X, top=arguments.top), arguments.model)
+    explanation = of_users(lambda: explainer(X, top=arguments.top), f"--model: {arguments.model}")
     print(explanation)
     files = [folder / "explanation.npz", folder / "values.csv"]
     remove_run(folder)
@@ -147,16 +140,16 @@ def add_anchors(commands: Any) -> None:
     """Put the command under `xaijax`."""
     command = command_of(commands, "anchors", ABOUT_ANCHORS, EXAMPLE_ANCHORS, _anchors)
     add_model(command)
-    command.add_argument(
-        "--space",
-        metavar="FILE",
-        help="rows that draws and bins come from: .csv, .parquet or .npy (default: --data)",
+    option(
+        command,
+        "--space FILE",
+        "rows that draws and bins come from: .csv, .parquet or .npy (default: --data)",
     )
-    command.add_argument("--threshold", type=float, default=0.95, help="precision (default: 0.95)")
-    command.add_argument("--max-size", type=whole(0), metavar="K", help="most columns in a rule")
-    command.add_argument("--widen", action="store_true", help="make rules wider while they hold")
-    command.add_argument("--target", metavar="NAME", help="what is predicted, for the texts")
-    command.add_argument("--out", required=True, metavar="FILE", help="the .json file to write")
+    option(command, "--threshold", "precision (default: 0.95)", float, default=0.95)
+    option(command, "--max-size K", "most columns in a rule", whole(0))
+    option(command, "--widen", "make rules wider while they hold", action="store_true")
+    option(command, "--target NAME", "what is predicted, for the texts")
+    option(command, "--out FILE", "the .json file to write", required=True)
 
 
 def _anchors(arguments: argparse.Namespace) -> None:
@@ -167,7 +160,7 @@ def _anchors(arguments: argparse.Namespace) -> None:
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
     given = {"max_size": arguments.max_size, "widen": arguments.widen}
     search = partial(anchors.explain, X, arguments.threshold, **given)
-    rules = of_model(search, arguments.model)
+    rules = of_users(search, f"--model: {arguments.model}")
     for rule in list(rules)[:SHOWN]:
         print(rule)
     if len(rules) > SHOWN:
@@ -184,14 +177,16 @@ EXAMPLE_AEC = """\
 def add_aec(commands: Any) -> None:
     """Put the command under `xaijax`."""
     command = command_of(commands, "aec", ABOUT_AEC, EXAMPLE_AEC, _aec)
-    command.add_argument("--data", required=True, metavar="FILE", help=".csv or .parquet")
-    command.add_argument("--target", required=True, metavar="COLUMN", help="what is predicted")
-    command.add_argument("--drop", action="append", metavar="COLUMN", help="may be said again")
-    command.add_argument("--task", default="auto", choices=("auto", "regression", "classification"))
-    command.add_argument("--standardize", action="store_true", help="effects without units")
-    command.add_argument("--bootstrap", type=whole(2), metavar="R", help="resamplings, for errors")
-    command.add_argument("--seed", type=whole(0), default=0, metavar="S", help="(default: 0)")
-    command.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
+    option(command, "--data FILE", ".csv or .parquet", required=True)
+    option(command, "--target COLUMN", "what is predicted", required=True)
+    option(command, "--drop COLUMN", "may be said again", action="append")
+    option(
+        command, "--task", None, default="auto", choices=("auto", "regression", "classification")
+    )
+    option(command, "--standardize", "effects without units", action="store_true")
+    option(command, "--bootstrap R", "resamplings, for errors", whole(2))
+    option(command, "--seed S", "(default: 0)", whole(0), default=0)
+    option(command, "--out DIR", "the folder to write", required=True)
 
 
 def _aec(arguments: argparse.Namespace) -> None:
@@ -226,14 +221,10 @@ EXAMPLE_REPORT = """\
 def add_report(commands: Any) -> None:
     """Put the command under `xaijax`."""
     command = command_of(commands, "report", ABOUT_REPORT, EXAMPLE_REPORT, _report)
-    command.add_argument(
-        "saved", metavar="SAVED", help="an .npz file, a .json file of rules, or a sweep's directory"
-    )
-    command.add_argument("--model", metavar="NAME", help="what the page calls the model")
+    option(command, "saved SAVED", "an .npz file, a .json file of rules, or a sweep's directory")
+    option(command, "--model NAME", "what the page calls the model")
     add_instances(command)
-    command.add_argument(
-        "--out", default="report.html", metavar="FILE", help="(default: %(default)s)"
-    )
+    option(command, "--out FILE", "(default: %(default)s)", default="report.html")
 
 
 def _report(arguments: argparse.Namespace) -> None:

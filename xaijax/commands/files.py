@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.command_line import whole
+from xaijax.core.command_line import option, whole
 from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import require
 from xaijax.models import Model, as_model
@@ -29,14 +29,7 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 TABLES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet reads as a formula begins so
 # What commands write into a folder beside explanation.npz.
-WRITTEN = (
-    "values.csv",
-    "effects.csv",
-    "beeswarm.png",
-    "bar.png",
-    "waterfall.png",
-    "report.html",
-)
+WRITTEN = "values.csv effects.csv beeswarm.png bar.png waterfall.png report.html".split()
 
 
 def named(name: str, option: str) -> Any:
@@ -221,36 +214,32 @@ def _there(path: str, option: str) -> str:
 
 def add_model(command: argparse.ArgumentParser) -> None:
     """--model, --output and --data, which every question to a model has."""
-    command.add_argument(
-        "--model",
+    option(
+        command,
+        "--model MODEL",
+        "module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
         required=True,
-        metavar="MODEL",
-        help="module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
     )
-    command.add_argument(
-        "--output", metavar="NAME", help="one output: a class, or where there are none a place"
-    )
-    command.add_argument(
-        "--data", required=True, metavar="FILE", help="rows to explain: .csv, .parquet or .npy"
-    )
-    command.add_argument("--rows", type=whole(1), metavar="N", help="only the first N of them")
-    command.add_argument(
-        "--drop",
+    option(command, "--output NAME", "one output: a class, or where there are none a place")
+    option(command, "--data FILE", "rows to explain: .csv, .parquet or .npy", required=True)
+    option(command, "--rows N", "only the first N of them", whole(1))
+    option(
+        command,
+        "--drop COLUMN",
+        "a column of the files that the model does not take; may be said again",
         action="append",
-        metavar="COLUMN",
-        help="a column of the files that the model does not take; may be said again",
     )
-    command.add_argument("--seed", type=whole(0), default=0, metavar="S", help="(default: 0)")
+    option(command, "--seed S", "(default: 0)", whole(0), default=0)
 
 
 def add_instances(command: argparse.ArgumentParser) -> None:
     """--instances, which a page has."""
-    command.add_argument(
-        "--instances",
-        type=whole(0),
+    option(
+        command,
+        "--instances N",
+        "that stand on the page one at a time, with names and values (default: 200; 0: none)",
+        whole(0),
         default=200,
-        metavar="N",
-        help="that stand on the page one at a time, with names and values (default: 200; 0: none)",
     )
 
 
@@ -282,12 +271,12 @@ def drawn(rows: Any, count: int, seed: int) -> Any:
     return held.take(np.sort(places))
 
 
-def of_model(ask: Callable[[], Any], name: str) -> Any:
-    """What asking a model gives; what the model itself raises is told in a line."""
+def of_users(ask: Callable[[], Any], name: str, remedy: str = "") -> Any:
+    """What a call of the user's code returns; what the code raises is told in a line."""
     try:
         return ask()
     except (XaiError, ImportError, OSError):
         raise
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}"
-        raise XaiError(f"--model: {name} raised {told}") from error
+        raise XaiError(f"{name} raised {told}{remedy}") from error

@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from xaijax.commands.files import named
-from xaijax.core.command_line import above_zero, whole
+from xaijax.commands.files import named, of_users
+from xaijax.core.command_line import above_zero, option, whole
 from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError, XaiError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
@@ -35,19 +35,17 @@ def add_command(commands: Any) -> None:
         epilog=MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("explainer", metavar="EXPLAINER", help="module:name or file.py:name")
-    command.add_argument("rows", metavar="ROWS", help=".parquet, .npy, or a folder of .parquet")
-    command.add_argument("out", metavar="DIR", help="the run's directory")
-    command.add_argument("--processes", type=whole(1), metavar="N", help="spawned processes")
-    command.add_argument("--shard", metavar="K/N", help="only the parts of driver K (from 0) of N")
-    command.add_argument("--rows-per-part", type=whole(1), metavar="N")
-    command.add_argument("--retries", type=whole(0), default=3, metavar="N", help="(default: 3)")
-    command.add_argument("--timeout", type=above_zero, metavar="SECONDS", help="of one part")
-    command.add_argument("--format", choices=FORMATS, default="npz", help="(default: npz)")
-    command.add_argument(
-        "--option", action="append", default=[], metavar="NAME=JSON", help="of the explainer's call"
-    )
-    command.add_argument("--quiet", action="store_true", help="no progress")
+    option(command, "explainer EXPLAINER", "module:name or file.py:name")
+    option(command, "rows ROWS", ".parquet, .npy, or a folder of .parquet")
+    option(command, "out DIR", "the run's directory")
+    option(command, "--processes N", "spawned processes", whole(1))
+    option(command, "--shard K/N", "only the parts of driver K (from 0) of N")
+    option(command, "--rows-per-part N", None, whole(1))
+    option(command, "--retries N", "(default: 3)", whole(0), default=3)
+    option(command, "--timeout SECONDS", "of one part", above_zero)
+    option(command, "--format", "(default: npz)", choices=FORMATS, default="npz")
+    option(command, "--option NAME=JSON", "of the explainer's call", action="append", default=[])
+    option(command, "--quiet", "no progress", action="store_true")
     command.set_defaults(run=run)
 
 
@@ -102,20 +100,13 @@ def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
 def explainer_of(name: str) -> Any:
     """The object that `module:name` or `file.py:name` names; of a function what it returns.
 
-    Raises InputError if there is none, or if the function makes none.
+    Raises XaiError if there is none, or if the function makes none.
     """
     found = named(name, "EXPLAINER")
     if not (callable(found) and hasattr(found, "__code__")):
         return found
-    try:
-        made = found()
-    except (XaiError, ImportError, OSError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"EXPLAINER: {name} raised {type(error).__name__}: {error}. A function must take no "
-            "arguments and return an explainer."
-        ) from error
+    remedy = ". A function must take no arguments and return an explainer."
+    made = of_users(found, f"EXPLAINER: {name}", remedy)
     if made is None:
         raise InputError(f"EXPLAINER: {name} returned None; a function must return an explainer.")
     return made

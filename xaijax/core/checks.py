@@ -76,10 +76,21 @@ def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
 
 def text(value: Any, name: str, none: bool = False) -> Any:
     """A text; with `none` also None."""
-    if not isinstance(value, str) and not (none and value is None):
-        wanted = "a text or None" if none else "a text"
-        raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.")
+    if not (none and value is None):
+        instance(value, name, str, "a text or None" if none else "a text")
     return value
+
+
+def instance(value: Any, name: str, kind: Any, wanted: str, remedy: str = "") -> None:
+    """Refuse a value that is of none of these types; wanted: which, for the message."""
+    if not isinstance(value, kind):
+        raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.{remedy}")
+
+
+def passed(value: Any, name: str, kind: Any, wanted: str) -> None:
+    """Refuse a value that is of none of these types; wanted: what to pass."""
+    if not isinstance(value, kind):
+        raise InputTypeError(f"{name}: got {type(value).__name__}; pass {wanted}.")
 
 
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
@@ -117,9 +128,7 @@ def listed(value: Any, name: str, of: str = "names") -> list[Any]:
 def functions(owner: Any, *fields: str) -> None:
     """Raise InputTypeError if one of these fields of `owner` is no function."""
     for field in fields:
-        given = getattr(owner, field)
-        if not callable(given):
-            raise InputTypeError(f"{field} must be a function, got {type(given).__name__}.")
+        instance(getattr(owner, field), field, Callable, "a function")
 
 
 def as_array(

@@ -32,6 +32,20 @@ def command_of(
     return command
 
 
+def option(
+    command: Any,
+    name: str,
+    about: str | None,
+    type: Callable[[str], Any] | None = None,
+    **more: Any,
+) -> None:
+    """Add an option, "--rows N" with what stands for its value, or an argument, "file FILE"."""
+    flag, _, shown = name.partition(" ")
+    given = {"type": type, "metavar": shown or None}
+    more |= {word: one for word, one in given.items() if one is not None}
+    command.add_argument(flag, help=about, **more)
+
+
 def whole(least: int) -> Callable[[str], int]:
     """The type of an option that is a whole number of `least` or more."""
 

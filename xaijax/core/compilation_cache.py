@@ -8,7 +8,8 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.checks import instance
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 
 SETTINGS = {
@@ -44,8 +45,7 @@ def enable_compilation_cache(folder: str | os.PathLike[str]) -> Path:
         ...     xj.enable_compilation_cache(folder) == Path(folder)
         True
     """
-    if not isinstance(folder, str | os.PathLike):
-        raise InputTypeError(f"folder: got {type(folder).__name__}; pass the path of a folder.")
+    instance(folder, "folder", str | os.PathLike, "the path of a folder")
     path = Path(folder).expanduser().absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

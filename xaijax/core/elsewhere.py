@@ -117,7 +117,8 @@ def absent(module: str, name: str) -> AttributeError:
     if said is None and (module == "xaijax.plots" or picture != name):
         known = _PICTURES.get(picture)
         if known is None and picture != name:
-            known = picture if _has_picture(picture) else None
+            drawn = getattr(sys.modules.get("xaijax.plots"), "__all__", ())
+            known = picture if picture in drawn else None
         said = f"xaijax.plots.{known}" if known else known
     return AttributeError(f"module {module!r} has no attribute {name!r}{_meant(said)}")
 
@@ -141,10 +142,6 @@ def answer_names_of_others(cls: type) -> None:
         return object.__getattribute__(self, name)  # raises what Python says, a property's own too
 
     cls.__getattr__ = __getattr__  # type: ignore[attr-defined]
-
-
-def _has_picture(name: str) -> bool:
-    return name in getattr(sys.modules.get("xaijax.plots"), "__all__", ())
 
 
 def _meant(said: str | None) -> str:

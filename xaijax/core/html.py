@@ -76,18 +76,19 @@ def _share(place: float) -> str:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; the cells are HTML already, the heads are not."""
     top = "".join(f'<th scope="col" {_LEFT}>{text(one, NAME)}</th>' for one in heads)
-    inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(map(_row, rows))}</tbody>"
+    inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(map(row, rows))}</tbody>"
     return f'<table style="{_SPACED}">{inside}</table>'
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
+    """A row of a table, of cells that are HTML already."""
     return "<tr>" + "".join(f"<td {_LEFT}>{one}</td>" for one in cells) + "</tr>"
 
 
 def folded(title: str, facts: Iterable[tuple[str, str]], most: int = FACTS) -> str:
     """Facts behind a triangle, as many as fit into so many bytes; it says where some are left."""
     rows = ((text(name, NAME), text(value)) for name, value in facts)
-    lines = list(within(map(_row, rows), most, "<tr><td>and more</td></tr>"))
+    lines = list(within(map(row, rows), most, "<tr><td>and more</td></tr>"))
     if not lines:
         return ""
     inside = f'<table style="{_SPACED};font-size:90%">{"".join(lines)}</table>'
@@ -109,13 +110,13 @@ def card(
     lines: Iterable[str],
     body: Iterable[str],
     made: str,
-    facts: Iterable[tuple[str, str]],
+    facts: Mapping[str, Any],
 ) -> str:
     """A title, lines of text, a body that is HTML already, and facts under the heading `made`."""
     under = "".join(f"<div>{text(line)}</div>" for line in lines)
     whole = f"<div><b>{text(title)}</b></div>{under}{''.join(body)}"
     room = LIMIT - len(whole.encode()) - 500  # of the tags around
-    whole += folded(made, facts, min(FACTS, room))
+    whole += folded(made, fact_rows(facts), min(FACTS, room))
     return f'<div style="max-width:60em;overflow-x:auto;color:inherit">{whole}</div>'
 
 
@@ -130,7 +131,7 @@ def shown(*names: str) -> Callable[[Any], str]:
             if one is not None
         }
         title, _, rest = repr(self).partition("(")
-        return card(title, [rest.removesuffix(")")], [], "Details", fact_rows(known))
+        return card(title, [rest.removesuffix(")")], [], "Details", known)
 
     return card_of
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike as ArrayLike
-
-from xaijax.core.checks import NanColumns
 
 if TYPE_CHECKING:
     import pandas
@@ -21,26 +18,10 @@ if TYPE_CHECKING:
 
 
 class ModelLike(Protocol):
-    """What `xaijax.as_model` makes, as methods see it: `xaijax.Model`."""
+    """What a report asks of a model that `xaijax.as_model` made."""
 
     @property
     def name(self) -> str: ...
-    @property
-    def backend(self) -> str: ...
-    @property
-    def output(self) -> Any: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def deterministic(self) -> bool: ...
-    @property
-    def allow_nan(self) -> bool | NanColumns: ...
-    @property
-    def input_shape(self) -> tuple[int, ...] | None: ...
-    @property
-    def classes(self) -> tuple[Any, ...] | None: ...
-    def predict(self, X: Any) -> np.ndarray: ...
-    def labels(self, X: Any) -> np.ndarray: ...
     def probe(self, rows: Any) -> Any: ...
 
 

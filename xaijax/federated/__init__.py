@@ -43,8 +43,8 @@ from xaijax.federated.wire.certificates import make_certificates as make_certifi
 from xaijax.federated.wire.grpc_transport import Connection as Connection
 from xaijax.federated.wire.grpc_transport import Server as Server
 from xaijax.federated.wire.grpc_transport import serve as serve
+from xaijax.federated.wire.party import InMemory as InMemory
 from xaijax.federated.wire.tls import Tls as Tls
-from xaijax.federated.wire.transport import InMemory as InMemory
 
 if not TYPE_CHECKING:  # a checker shall see the names that there are
 

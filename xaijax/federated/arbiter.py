@@ -29,19 +29,8 @@ from xaijax.core.public import public_class
 from xaijax.core.typing import AnyModel
 from xaijax.federated.guest.sessions import LIFETIME
 from xaijax.federated.in_process.parties import parties_of
+from xaijax.federated.wire import party
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
-from xaijax.federated.wire.party import (
-    Alive,
-    Answerer,
-    Names,
-    Refused,
-    Transport,
-    ask,
-    check_alive,
-    check_version,
-    handled,
-    waiting,
-)
 from xaijax.federated.wire.tokens import SESSION, split_tokens
 from xaijax.models import model_of
 from xaijax.players.players import column_labels
@@ -51,7 +40,7 @@ MOST_RUNS = 8  # of one host; the oldest gives way
 
 @dataclass
 class _Run:
-    names: Names
+    names: party.Names
     touched: float
     blocks: dict[str, np.ndarray] = field(default_factory=dict)  # guest -> [N + 1, its columns]
     loading: set[str] = field(default_factory=set)  # guests that are being asked
@@ -106,7 +95,7 @@ class Arbiter:
         model: AnyModel,
         columns: int,
         guests: Mapping[str, Iterable[int | str]],
-        transports: Mapping[str, Transport],
+        transports: Mapping[str, party.Transport],
         hosts: Sequence[str] = (),
         deadline: float = 30.0,
     ) -> None:
@@ -123,7 +112,9 @@ class Arbiter:
         self._lock = threading.Lock()  # of the runs; neither guests nor the model are waited for
         self._predicting = threading.Lock()
 
-    def handle(self, method: str, names: Names, data: bytes, alive: Alive = waiting) -> bytes:
+    def handle(
+        self, method: str, names: party.Names, data: bytes, alive: party.Alive = party.waiting
+    ) -> bytes:
         """Answer one request. Transports call it; it never raises.
 
         Args:
@@ -135,12 +126,12 @@ class Arbiter:
         Returns:
             The bytes of the reply, which may be a refusal.
         """
-        answerers: dict[str, Answerer] = {
+        answerers: dict[str, party.Answerer] = {
             "Start": self._start,
             "Load": lambda names, request: self._load(names, request, alive),
             "Predict": lambda names, request: self._predict(names, request, alive),
         }
-        return handled(answerers, _log, method, names, data)
+        return party.handled(answerers, _log, method, names, data)
 
     def close(self) -> None:
         """Forget all blocks."""
@@ -152,10 +143,10 @@ class Arbiter:
         """The most rows that one request to the model may have."""
         return (LARGEST - 1024) // (8 * max(self._F, 64))
 
-    def _start(self, names: Names, request: Any) -> dict[str, Any]:
-        check_version(request.version)
+    def _start(self, names: party.Names, request: Any) -> dict[str, Any]:
+        party.check_version(request.version)
         if self._hosts and not set(self._hosts) & set(names):
-            raise Refused(
+            raise party.Refused(
                 "policy", "hosts: the certificate's name is not among those that may ask."
             )
         now, run = time.monotonic(), secrets.token_bytes(SESSION)
@@ -174,14 +165,14 @@ class Arbiter:
             "most": self.most,
         }
 
-    def _load(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
+    def _load(self, names: party.Names, request: Any, alive: party.Alive) -> dict[str, Any]:
         guest, tokens = request.guest, split_tokens(request.tokens)
         with self._lock:
             run = self._found(request.run, names)
             if guest not in self._transports or guest in run.blocks or guest in run.loading:
-                raise Refused("message", "guest: unknown, or loaded already in this run.")
+                raise party.Refused("message", "guest: unknown, or loaded already in this run.")
             if len(tokens) < 2:
-                raise Refused(
+                raise party.Refused(
                     "message", "tokens: the special one and at least one other are needed."
                 )
             run.loading.add(guest)
@@ -193,7 +184,9 @@ class Arbiter:
             run.loading.discard(guest)
         return {"count": len(tokens)}
 
-    def _block(self, guest: str, tokens: Sequence[bytes], request: Any, alive: Alive) -> np.ndarray:
+    def _block(
+        self, guest: str, tokens: Sequence[bytes], request: Any, alive: party.Alive
+    ) -> np.ndarray:
         """A guest's rows in the order of the tokens, [N + 1, its columns]."""
         width, blocks = len(self._parties.guests[guest]), []
         fits = max(1, min(request.most, (LARGEST - 1024) // max(32, 8 * width)))
@@ -202,9 +195,9 @@ class Arbiter:
         order = np.array(sorted(range(len(tokens)), key=lambda place: tokens[place]))
         for places in np.array_split(order, -(-len(tokens) // fits)):
             asked = b"".join(tokens[place] for place in places)
-            check_alive(alive)
+            party.check_alive(alive)
             try:
-                said = ask(
+                said = party.ask(
                     self._transports[guest],
                     who,
                     "Block",
@@ -219,45 +212,49 @@ class Arbiter:
                     )
                 blocks.append(rows_of(said.values, len(places), width, f"{who}: rows"))
             except FederatedPolicyError as error:
-                raise Refused("policy", str(error)) from None
+                raise party.Refused("policy", str(error)) from None
             except FederatedPeerLost as error:
-                raise Refused("lost", str(error)) from None
+                raise party.Refused("lost", str(error)) from None
             except FederatedProtocolError as error:
-                raise Refused("arbiter", str(error)) from None
+                raise party.Refused("arbiter", str(error)) from None
         return np.concatenate(blocks)[np.argsort(order)]
 
-    def _predict(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
+    def _predict(self, names: party.Names, request: Any, alive: party.Alive) -> dict[str, Any]:
         with self._lock:
             loaded = dict(self._found(request.run, names).blocks)
         absent = [guest for guest in self._parties.guests if guest not in loaded]
         if absent:
-            raise Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
+            raise party.Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
         H, m = len(self._parties.host), len(self._parties.guests)
         if not 0 < request.rows <= self.most:
-            raise Refused("size", f"rows: {request.rows:,} in one request; 1 to {self.most:,}.")
+            raise party.Refused(
+                "size", f"rows: {request.rows:,} in one request; 1 to {self.most:,}."
+            )
         asked = rows_of(request.values, request.rows, H + m, "rows")
         rows = np.empty((len(asked), self._F))
         rows[:, list(self._parties.host)] = asked[:, :H]
         for column, (guest, places) in enumerate(self._parties.guests.items(), H):
             block, numbered = loaded[guest], asked[:, column]
             if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
-                raise Refused("token", f"rows: a number of a token of {guest!r} that is not there.")
+                raise party.Refused(
+                    "token", f"rows: a number of a token of {guest!r} that is not there."
+                )
             rows[:, list(places)] = block[numbered.astype(np.int64)]
         with self._predicting:
-            check_alive(alive)
+            party.check_alive(alive)
             found = self._model.predict(rows)
         width = 0 if found.ndim == 1 else found.shape[1]
         return {"width": width, "values": numbers(found)}
 
-    def _found(self, name: bytes, names: Names) -> _Run:
+    def _found(self, name: bytes, names: party.Names) -> _Run:
         run = self._runs.get(name)
         if run is None or run.names != names:
-            raise Refused("session", "run: unknown, or closed since; start another one.")
+            raise party.Refused("session", "run: unknown, or closed since; start another one.")
         run.touched = time.monotonic()
         return run
 
 
-def _log(event: str, names: Names, code: str, cause: str) -> None:
+def _log(event: str, names: party.Names, code: str, cause: str) -> None:
     """Where an internal error came from, by `logging` (on the screen, if nobody says otherwise)."""
     if cause:
         logging.getLogger("xaijax.federated").error("%s: internal error: %s", event, cause)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from xaijax.core.checks import whole_number
 from xaijax.core.public import public
 from xaijax.methods.amortized import explainer as amortized
-from xaijax.methods.amortized import files as amortized_files
+from xaijax.methods.amortized import fitted
 from xaijax.methods.amortized.explainer import AmortizedExplainer
-from xaijax.results import explanation, interactions, private_explanation
+from xaijax.results import interactions, private_explanation
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
+from xaijax.results.shared_fields import rebuilt
 
 Loaded = Explanation | PrivateExplanation | Interactions | AmortizedExplainer
 
@@ -60,10 +62,10 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
     """
     if max_bytes is not None:
         max_bytes = whole_number(max_bytes, "max_bytes")
-    makers: dict[str, Callable[[dict[str, Any]], Loaded]] = {
-        npz.FORMAT: explanation.rebuilt,
-        interactions.FORMAT: interactions.rebuilt,
-        amortized_files.FORMAT: amortized.rebuilt,
-        private_explanation.FORMAT: lambda state: PrivateExplanation(**state),
+    made: dict[str, Callable[..., Loaded]] = {
+        npz.FORMAT: Explanation,
+        interactions.FORMAT: Interactions,
+        private_explanation.FORMAT: PrivateExplanation,
     }
-    return npz.read(path, makers, max_bytes)
+    makers = {format: partial(rebuilt, kind) for format, kind in made.items()}
+    return npz.read(path, {**makers, fitted.FORMAT: amortized.rebuilt}, max_bytes)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.style import shorten
@@ -173,10 +174,7 @@ def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
         >>> xj.plots.worth(worth).get_title(loc="left")
         'accuracy with all columns 0.7500'
     """
-    if not isinstance(worth, GuestWorth):
-        raise InputTypeError(
-            f"worth: got {type(worth).__name__}; pass what FederatedExplainer.worth returned."
-        )
+    checks.passed(worth, "worth", GuestWorth, "what FederatedExplainer.worth returned")
     if not np.isfinite(worth.mean_absolute).all():
         raise InputError("worth: its mean values are not finite, so there is nothing to draw.")
     axes = style.new_axes(ax, len(worth.parties))
@@ -228,10 +226,7 @@ def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
         >>> len(xj.plots.background_spread(found).patches)
         2
     """
-    if not isinstance(found, BackgroundSpread):
-        raise InputTypeError(
-            f"found: got {type(found).__name__}; pass what xaijax.background_spread returned."
-        )
+    checks.passed(found, "found", BackgroundSpread, "what xaijax.background_spread returned")
     axes = style.new_axes(ax, len(found.sizes))
     axes.barh(range(len(found.sizes)), found.spread, height=0.6, color=style.DOWN)
     for row, end in enumerate(found.spread):

@@ -188,10 +188,7 @@ def compare(
         >>> [label.get_text() for label in axes.get_yticklabels()]
         ['player 1', 'player 0']
     """
-    if not isinstance(comparison, Comparison):
-        raise InputTypeError(
-            f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
-        )
+    checks.passed(comparison, "comparison", Comparison, "what xaijax.compare returned")
     max_display = checks.whole_number(max_display, "max_display")
     checks.one_of(of, "of", ("size", "value"))
     start = "size_" if of == "size" else ""
@@ -261,10 +258,7 @@ def faithfulness(
     """
     if isinstance(judged, Judgement):
         judged = Judgements({judged.name: judged})
-    if not isinstance(judged, Judgements):
-        raise InputTypeError(
-            f"judged: got {type(judged).__name__}; pass what xaijax.judge returned."
-        )
+    checks.passed(judged, "judged", Judgements, "what xaijax.judge returned")
     checks.one_of(which, "which", ("insertion", "deletion"))
     axes = style.new_axes(ax, 8)
     names = shorten(list(judged))

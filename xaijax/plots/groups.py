@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import half_widths
 from xaijax.plots import style
@@ -197,10 +197,7 @@ def methods(
 
 def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Explanation]:
     """Each of one output, by its name."""
-    if not isinstance(explanations, Mapping):
-        raise InputTypeError(
-            f"explanations: got {type(explanations).__name__}; pass a dict of explanations by name."
-        )
+    checks.passed(explanations, "explanations", Mapping, "a dict of explanations by name")
     if not 2 <= len(explanations) <= len(style.OUTPUTS):
         raise InputError(
             f"explanations: got {len(explanations)}; pass 2 to {len(style.OUTPUTS)} of them."

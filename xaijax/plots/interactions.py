@@ -9,7 +9,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.checks import yes_or_no
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.style import shorten
@@ -86,11 +86,7 @@ def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactio
         InputTypeError: no Interactions.
         InputError: nothing to draw, or several outputs and none chosen.
     """
-    if not isinstance(given, Interactions):
-        raise InputTypeError(
-            f"interactions: got {type(given).__name__}; pass xaijax Interactions, as "
-            "explainer.interactions(X) gives them."
-        )
+    checks.passed(given, "interactions", Interactions, "what explainer.interactions(X) returned")
     if len(given) == 0:
         raise InputError("interactions: there are no instances, so there is nothing to draw.")
     given = style.one_output(given, output, plot)

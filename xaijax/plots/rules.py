@@ -85,8 +85,7 @@ def _checked(rules: Any) -> list[Rule]:
     if not given:
         raise InputError("rules: there are none, so there is nothing to draw.")
     for one in given:
-        if not isinstance(one, Rule):
-            raise InputTypeError(f"rules: one is a {type(one).__name__}; pass rules only.")
+        checks.passed(one, "rules", Rule, "rules only")
     return list(given)
 
 
@@ -176,8 +175,7 @@ def kept(
         >>> [(text.get_text(), text.get_weight()) for text in axes.texts]
         [('good', 'bold'), ('film', 'normal')]
     """
-    if not isinstance(rule, Rule):
-        raise InputTypeError(f"rule: got {type(rule).__name__}; pass a Rule of AnchorExplainer.")
+    checks.passed(rule, "rule", Rule, "a Rule of AnchorExplainer")
     if (image is None) == (words is None):
         raise InputError("image, words: pass one of the two, an image or the words of a sentence.")
     if words is not None:

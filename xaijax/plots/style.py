@@ -191,10 +191,7 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
             "explanation: a private copy has neither base values nor data, which are needed "
             "here. Draw it with xaijax.plots.bar, profile or beeswarm."
         )
-    if not isinstance(explanation, Shown):
-        raise InputTypeError(
-            f"explanation: got {type(explanation).__name__}; pass an xaijax Explanation."
-        )
+    checks.passed(explanation, "explanation", Shown, "an xaijax Explanation")
     checks.whole_number(max_display, "max_display")
     if len(explanation) == 0:
         raise InputError("explanation: it has no instances, so there is nothing to draw.")
@@ -256,8 +253,7 @@ def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = No
         pyplot = require("matplotlib.pyplot", "xaijax[plots]")
         size = figure_size(rows, width) if height is None else (width, height)
         return pyplot.subplots(figsize=size, layout="constrained")[1]
-    if not isinstance(ax, axes_type):
-        raise InputTypeError(f"ax: got {type(ax).__name__}; pass a matplotlib Axes or None.")
+    checks.passed(ax, "ax", axes_type, "a matplotlib Axes or None")
     return ax
 
 

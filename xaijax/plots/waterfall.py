@@ -65,10 +65,7 @@ def waterfall(
         >>> axes.texts[-1].get_text()
         'base value + all values = 2.5'
     """
-    style.check(explanation, max_display)
-    refuse_no_sum(explanation)
-    explanation = style.one_output(explanation, output, "waterfall")
-    one = chosen_instance(explanation, instance, "waterfall")
+    one = _steps_of(explanation, max_display, output, instance, "waterfall")
     values, base = one.values[0], float(one.base_values[0])
     shown, others = style.split(np.abs(values), max_display)
     steps = values[shown]
@@ -137,14 +134,18 @@ def chosen_instance(explanation: Explanation, instance: int | str | None, plot: 
     return explanation[instance]
 
 
-def refuse_no_sum(explanation: Explanation) -> None:
-    """Raise InputError for values that are no steps from one number to another."""
+def _steps_of(
+    explanation: Explanation, max_display: int, output: Any, instance: Any, plot: str
+) -> Explanation:
+    """One instance of one output; refuses values that are no steps from one number to another."""
+    style.check(explanation, max_display)
     if not named(explanation.kind).steps:
         raise InputError(
             f"explanation: a {style.value_name(explanation)} is no step towards a sum, so there "
             "is no waterfall or force of it. Say xaijax.plots.profile (one person or two), bar or "
             "beeswarm."
         )
+    return chosen_instance(style.one_output(explanation, output, plot), instance, plot)
 
 
 def entry_of(value: Any) -> str:
@@ -218,10 +219,7 @@ def force(
         >>> [(float(part.get_x()), float(part.get_width())) for part in axes.patches]
         [(-0.5, 3.0), (2.5, 1.0)]
     """
-    style.check(explanation, max_display)
-    refuse_no_sum(explanation)
-    explanation = style.one_output(explanation, output, "force")
-    one = chosen_instance(explanation, instance, "force")
+    one = _steps_of(explanation, max_display, output, instance, "force")
     values, base = one.values[0], float(one.base_values[0])
     answer = base + float(values.sum())
     largest = np.abs(values).max()

@@ -11,20 +11,19 @@ Reading order:
     constants      by how much an index multiplies the sensitivity of its game
     facts          what a release reads of an explanation's provenance, or refuses
     sensitivity    how far one record can move a quantity of interest, proved
-    sampling       `subsample`: rows drawn so that nobody knows which
     utility        what privacy costs, by the paper's table
     ledger/        `Ledger`: what was spent of a budget, in a file
 """
 
 from xaijax.privacy.ledger.ledger import Ledger as Ledger
 from xaijax.privacy.releasing import release as release
-from xaijax.privacy.sampling import subsample as subsample
 from xaijax.privacy.sensitivity import Sensitivity as Sensitivity
 from xaijax.privacy.sensitivity import sensitivity as sensitivity
 from xaijax.privacy.utility import LossRow as LossRow
 from xaijax.privacy.utility import loss_in_utility as loss_in_utility
 from xaijax.privacy.utility import loss_table as loss_table
 from xaijax.results.private_explanation import PrivateExplanation as PrivateExplanation
+from xaijax.results.subsample import subsample as subsample
 
 __all__ = [
     "Ledger",

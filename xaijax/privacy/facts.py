@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputTypeError, PrivacyError
+from xaijax.core import checks
+from xaijax.core.errors import PrivacyError
 from xaijax.privacy.sensitivity import QUANTITIES
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
@@ -20,54 +21,18 @@ from xaijax.results.wording import named
 
 # Facts without which no sensitivity can be proved.
 NEEDED = (
-    "quantity",
-    "signed",
-    "outcome",
-    "bounds",
-    "difference",
-    "index",
-    "intervention",
-    "pool_rows",
-    "whose_pool",
-    "pool_weights",
-    "data_rows",
-    "data_weights",
-    "members",
-    "rest",
-    "instances",
-    "explained",
-    "players",
-    "positive_given",
-    "scheme",
-    "samples",
-    "subsample",
-)
+    "quantity signed outcome bounds difference index intervention pool_rows whose_pool "
+    "pool_weights data_rows data_weights members rest instances explained players "
+    "positive_given scheme samples subsample"
+).split()
 
 # What the released copy says of how it was made: none of it depends on a private row. Whose the
 # pool is follows from what was passed, not from its values.
 PUBLIC = (
-    "method",
-    "quantity",
-    "quantity_words",
-    "signed",
-    "outcome",
-    "positive",
-    "bounds",
-    "difference",
-    "index",
-    "intervention",
-    "pool_rows",
-    "pool_is_data",
-    "pool_weights",
-    "data_rows",
-    "data_weights",
-    "members",
-    "rest",
-    "subsample",
-    "instances",
-    "players",
-    "player_columns",
-)
+    "method quantity quantity_words signed outcome positive bounds difference index "
+    "intervention pool_rows pool_is_data pool_weights data_rows data_weights members rest "
+    "subsample instances players player_columns"
+).split()
 
 MOST_PLAYERS = 20
 
@@ -102,12 +67,12 @@ def facts_of(explanation: Any) -> Facts:
             "them is proved for the values of single players only, and one of s players adds up "
             "2^s influences of sets. Release what QII(...).explain or .unary returned."
         )
-    if not isinstance(explanation, Explanation):
-        raise InputTypeError(
-            "explanation must be the Explanation that QII(...).explain or .unary returned, got "
-            f"{type(explanation).__name__}. Of what influence, marginal and game return no release "
-            "is made: for a set S say players={'S': [...]} and unary()."
-        )
+    wanted = "the Explanation that QII(...).explain or .unary returned"
+    remedy = (
+        " Of what influence, marginal and game return no release is made: for a set S say "
+        "players={'S': [...]} and unary()."
+    )
+    checks.instance(explanation, "explanation", Explanation, wanted, remedy)
     told = explanation.provenance
     _refuse_method(explanation, told)
     missing = [name for name in NEEDED if name not in told]

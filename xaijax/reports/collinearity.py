@@ -65,10 +65,7 @@ ERRORS = (
 class FittedAEC(Protocol):
     """What the page asks of a fitted `xaijax.AEC`."""
 
-    @property
-    def explanation_(self) -> Explanation:
-        """Its effects."""
-        ...
+    explanation_: Explanation
 
 
 @public
@@ -132,8 +129,7 @@ def collinearity_report(
         odd = sorted(set(shapley.feature_names) ^ set(effects.feature_names))
         raise InputError(f"shapley has other players than aec: {odd} are in one of them only.")
     rates = [_rate(aec_nmr, "aec_nmr"), _rate(shapley_nmr, "shapley_nmr")]
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     content = _content(effects, shapley, rates, model_name(model)) | heading
     return page.write(path, "collinearity.html.j2", content)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.errors import InputTypeError
+from xaijax.core import checks
 from xaijax.core.public import public
 from xaijax.core.typing import ModelLike
 from xaijax.plots.convergence import compare
@@ -58,12 +58,8 @@ def comparison_report(
         ...     xj.comparison_report(compared, f"{folder}/page.html").name
         'page.html'
     """
-    if not isinstance(comparison, Comparison):
-        raise InputTypeError(
-            f"comparison: got {type(comparison).__name__}; pass what xaijax.compare returned."
-        )
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    checks.passed(comparison, "comparison", Comparison, "what xaijax.compare returned")
+    heading = page.heading(path, title)
     content = _content(comparison, model_name(model)) | heading
     return page.write(path, "comparison.html.j2", content)
 

@@ -23,19 +23,13 @@ from xaijax.plots import style
 from xaijax.results import wording
 from xaijax.results.asked import background, meaning
 from xaijax.results.explanation import Explanation
-from xaijax.results.files.npz import as_path, write_atomically
+from xaijax.results.files.npz import file_to_write, write_atomically
 from xaijax.results.summary import ranking
 from xaijax.results.wording import named
 
 DPI = 160
 MOST = 10_000  # rows of a table: beyond it a browser takes long
 SEARCHED = 8  # rows from which a table has a field to search
-
-
-def refuse_folder(path: Any) -> None:
-    """Refuse a path that is a folder, or none at all."""
-    if as_path(path).is_dir():
-        raise InputError(f"path: {path} is a folder; give the name of a file.")
 
 
 def write(path: str | os.PathLike[str], template: str, content: dict[str, Any]) -> Path:
@@ -75,12 +69,12 @@ def _policy(script: str) -> str:
     )
 
 
-def heading(title: Any) -> dict[str, Any]:
-    """What takes the place of a page's own title; raises InputError or InputTypeError."""
+def heading(path: Any, title: Any) -> dict[str, Any]:
+    """What takes the place of a page's own title; refuses other titles and paths."""
+    file_to_write(path)
     if title is None:
         return {}
-    if not isinstance(title, str):
-        raise InputTypeError(f"title: got {type(title).__name__}; pass a text, or None.")
+    checks.passed(title, "title", str, "a text, or None")
     if not title.strip():
         raise InputError("title: it is empty; pass a text, or leave it out.")
     return {"title": title}

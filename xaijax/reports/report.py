@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.checks import count
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
@@ -85,8 +86,7 @@ def report(
             "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
         )
     style.check(explanation, 1)
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     if explanation.kind == "aec":
         raise InputError(
             "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
@@ -101,11 +101,7 @@ def report(
 
 def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    if not isinstance(found, Interactions):
-        raise InputTypeError(
-            f"interactions: got {type(found).__name__}; pass xaijax Interactions, as "
-            "explainer.interactions(X) gives them."
-        )
+    checks.passed(found, "interactions", Interactions, "what explainer.interactions(X) returned")
     one = of_pairs(of_the_same(explanation, found), 1, None, "report")
     output = output_of(one)
     what = f"{name_of(one)} (index {one.index!r}), order {one.order}"

@@ -12,7 +12,7 @@ from xaijax.core.public import public
 from xaijax.core.typing import ModelLike
 from xaijax.reports import page
 from xaijax.reports.page import cell, checked, lines, model_name, name_of, section
-from xaijax.results.rule_html import floor, percent, rule_html
+from xaijax.results.result_html import floor, percent, rule_html
 from xaijax.results.rules import Rule, Rules, refuse_types
 
 PRECISION = (
@@ -59,8 +59,7 @@ def rules_report(
         'page.html'
     """
     refuse_types(rules, "rules")
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     if not len(rules):
         raise InputError("rules: there are none, so that there is nothing to show.")
     content = _content(rules, model_name(model), checked(instances)) | heading

@@ -82,8 +82,7 @@ def transparency_report(
             f"{len(explanation):,} instances of quantity="
             f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
         )
-    page.refuse_folder(path)
-    heading = page.heading(title)
+    heading = page.heading(path, title)
     content = _content(explanation, profile, model_name(model)) | heading
     return page.write(path, "transparency.html.j2", content)
 

@@ -15,19 +15,18 @@ Reading order:
     explanation           `Explanation`: values of many instances, with errors and provenance
     fingerprint           `Fingerprint`: of which model, rows and question values are
     top                   `TopK`: the players of the largest |value|, and which are certain
-    convert               an Explanation in the forms of pandas, shap and shapiq
     private_explanation   `PrivateExplanation`: values with noise, and public facts
-    result_html           an Explanation, Interactions and a private copy as a notebook shows them
-    summary               what an Explanation says of itself in a few lines
-    asked                 what was asked, and what a value means, by the facts of the provenance
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
     rules                 `Rule` and `Rules`: what Anchors finds
-    rule_html             rules as a notebook shows them
-    shared_fields         what results of N instances have in common, whatever their values are of
+    result_html           an Explanation, Interactions and a private copy as a notebook shows them
+    summary               what an Explanation says of itself in a few lines
     set_keys              which sets of players a key means
-    selection             what `explanation[...]` means
     plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
+    convert               an Explanation in the forms of pandas, shap and shapiq
+    asked                 what was asked, and what a value means, by the facts of the provenance
+    shared_fields         what results of N instances have in common, whatever their values are of
+    selection             what `explanation[...]` means
     files/                results in a file, and back
 """

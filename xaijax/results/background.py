@@ -5,14 +5,14 @@ Letters: B rows chosen, S sizes tried, P players.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.shared_fields import read_only
+from xaijax.results.shared_fields import freeze_arrays
 from xaijax.results.summary import ranking
 
 TOP = 4  # players in the repr
@@ -47,8 +47,7 @@ class Background:
     method: str
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        freeze_arrays(self)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -96,8 +95,7 @@ class BackgroundSpread:
     feature_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        freeze_arrays(self)
 
     def __repr__(self) -> str:
         lines = [f"BackgroundSpread: {self.draws} draws of each size, {self.method}"]

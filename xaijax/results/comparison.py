@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.shared_fields import FrozenDict, read_only
+from xaijax.results.shared_fields import FrozenDict, freeze_arrays
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
@@ -40,8 +40,7 @@ class ShiftPart:
     high: np.ndarray
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        freeze_arrays(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +112,7 @@ class Comparison:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
+        freeze_arrays(self)
         object.__setattr__(self, "provenance", FrozenDict(self.provenance))
 
     @property

@@ -16,12 +16,17 @@ from xaijax.results.shared_fields import as_numbers, labels_of, repeated_labels
 
 if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
+    from xaijax.results.interactions import Interactions
+
+    Result = Explanation | Interactions
 
 
 def to_dataframe(explained: Explanation, long: bool) -> Any:
     """See `Explanation.to_dataframe`."""
-    pandas = require("pandas", "xaijax[data]")
-    return _long(explained, pandas) if checks.yes_or_no(long, "long") else _wide(explained, pandas)
+    if not checks.yes_or_no(long, "long"):
+        return wide(explained, "player", explained.feature_names)
+    names = np.array(explained.feature_names, dtype=object)
+    return long_frame(explained, _table(explained), player=names)
 
 
 def frame_of(
@@ -60,99 +65,101 @@ def to_shap(explained: Explanation) -> Any:
 
 def to_shapiq(explained: Explanation) -> list[Any]:
     """See `Explanation.to_shapiq`."""
-    if explained.values.ndim == 3:
-        names = ", ".join(repr(name) for name in (explained.output_names or ())[:4])
-        raise InputError(
-            "to_shapiq: InteractionValues hold one output; choose one first, "
-            f"explanation[:, :, output] (outputs: {names})."
-        )
     index = named(explained.kind).shapiq
     if index is None:
         raise InputError(
             f"to_shapiq: got the index {explained.kind!r}; shapiq has "
             f"{' and '.join(quoted('shapiq'))}."
         )
+    sets = [(j,) for j in range(len(explained.feature_names))]
+    return values_of_shapiq(explained, "explanation", index, sets, 1)
+
+
+def values_of_shapiq(
+    found: Result, called: str, index: str, sets: Sequence[tuple[int, ...]], order: int
+) -> list[Any]:
+    """One `shapiq.InteractionValues` for each instance; called: of one output, for the error."""
+    if found.values.ndim == 3:
+        names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
+        raise InputError(
+            "to_shapiq: InteractionValues hold one output; choose one first, "
+            f"{called}[:, :, output] (outputs: {names})."
+        )
     shapiq = require("shapiq", "shapiq")
-    N, P = explained.values.shape
-    exact_rows = explained.stats.get("exact_rows", np.full(N, explained.exact))
-    budget = explained.stats.get("budget")
-    lookup = {(j,): j for j in range(P)}
+    N = len(found.values)
+    exact = found.stats.get("exact_rows", np.full(N, found.exact))
     return [
         shapiq.InteractionValues(
-            values=explained.values[i].copy(),
+            values=found.values[i].copy(),
             index=index,
-            min_order=1,
-            max_order=1,
-            n_players=P,
-            interaction_lookup=lookup,
-            baseline_value=float(explained.base_values[i]),
-            estimated=not bool(exact_rows[i]),
-            estimation_budget=None if exact_rows[i] else budget,
+            min_order=min(map(len, sets)),
+            max_order=order,
+            n_players=len(found.feature_names),
+            interaction_lookup={S: m for m, S in enumerate(sets)},
+            baseline_value=float(found.base_values[i]),
+            estimated=not bool(exact[i]),
+            estimation_budget=None if exact[i] else found.stats.get("budget"),
         )
         for i in range(N)
     ]
 
 
-def with_output(table: Any, own: Sequence[str]) -> Any:
-    """A frame of one row for each instance, with the output of each as last column, where known."""
-    if own:
-        table["output"] = np.array(own, dtype=object)
-    return table
-
-
-def _wide(explained: Explanation, pandas: Any) -> Any:
-    players = list(explained.feature_names)
-    if "base_value" in players:
-        raise InputError(
-            "to_dataframe: a player is called 'base_value', like the column of base values; "
-            "use to_dataframe(long=True)."
-        )
-    own = output_of_each(explained.stats, len(explained.values))
-    if own and "output" in players:
-        raise InputError(
-            "to_dataframe: a player is called 'output', like the column of each instance's output; "
-            "use to_dataframe(long=True)."
-        )
-    labels = [*players, "base_value"]
-    table = np.concatenate([explained.values, explained.base_values[:, None]], axis=1)
-    columns: Any = pandas.Index(labels, name="player")
-    if explained.output_names is not None:
+def wide(found: Result, axis: str, labels: Sequence[str]) -> Any:
+    """A frame with a row for each instance; axis: "player" or "set", whose names labels are."""
+    pandas = require("pandas", "xaijax[data]")
+    own = output_of_each(found.stats, len(found.values))
+    for name, of, taken in (
+        ("base_value", "base values", found.feature_names),
+        ("output", "each instance's output", labels if own else ()),
+    ):
+        if name in taken:
+            raise InputError(
+                f"to_dataframe: a player is called {name!r}, like the column of {of}; "
+                "use to_dataframe(long=True)."
+            )
+    labels = [*labels, "base_value"]
+    table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
+    columns: Any = pandas.Index(labels, name=axis)
+    if found.output_names is not None:
         table = table.transpose(0, 2, 1).reshape(len(table), -1)  # [N, K (P + 1)]
         columns = pandas.MultiIndex.from_product(
-            [list(explained.output_names), labels], names=["output", "player"]
+            [list(found.output_names), labels], names=["output", axis]
         )
-    frame = pandas.DataFrame(table, index=index_of(explained, pandas), columns=columns)
-    return with_output(frame, own)
+    index = labels_of(found)
+    if isinstance(index, np.ndarray):  # else that of the frame explained
+        index = pandas.Index(index, name="instance")
+    frame = pandas.DataFrame(table, index=index, columns=columns)
+    if own:
+        frame["output"] = np.array(own, dtype=object)
+    return frame
 
 
-def index_of(explained: Any, pandas: Any) -> Any:
-    """The index of a frame with a row for each instance: that of the frame explained, if any."""
-    labels = labels_of(explained)
-    return pandas.Index(labels, name="instance") if isinstance(labels, np.ndarray) else labels
+def long_frame(found: Result, data: np.ndarray | None, **named_by: Any) -> Any:
+    """A frame with a row for each instance, player or set, and output.
 
-
-def _long(explained: Explanation, pandas: Any) -> Any:
-    N, P = explained.values.shape[:2]
-    outputs = explained.output_names
+    data: [N, P], what was explained, or None. named_by: what each player or set is called, and
+    other columns of them.
+    """
+    pandas = require("pandas", "xaijax[data]")
+    N, P = found.values.shape[:2]
+    outputs = found.output_names
     K = 1 if outputs is None else len(outputs)
-    errors = explained.std_errors
+    errors = found.std_errors
     if errors is None:
-        errors = np.full(explained.values.shape, 0.0 if explained.exact else np.nan)
-    columns: dict[str, Any] = {
-        "instance": repeated_labels(explained, P * K),
-        "player": np.tile(np.repeat(np.array(explained.feature_names, dtype=object), K), N),
-    }
+        errors = np.full(found.values.shape, 0.0 if found.exact else np.nan)
+    columns: dict[str, Any] = {"instance": repeated_labels(found, P * K)}
+    for name, one in named_by.items():
+        columns[name] = np.tile(np.repeat(np.asarray(one), K), N)
     if outputs is not None:
         columns["output"] = np.tile(np.array(outputs, dtype=object), N * P)
-    elif own := output_of_each(explained.stats, N):
+    elif own := output_of_each(found.stats, N):
         columns["output"] = np.repeat(np.array(own, dtype=object), P)
-    columns["value"] = explained.values.reshape(-1)
+    columns["value"] = found.values.reshape(-1)
     columns["std_error"] = errors.reshape(-1)
-    base = explained.base_values.reshape(N, 1, K)
+    base = found.base_values.reshape(N, 1, K)
     columns["base_value"] = np.broadcast_to(base, (N, P, K)).reshape(-1)
-    table = _table(explained)
-    if table is not None:
-        columns["data"] = np.repeat(table.reshape(-1), K)
+    if data is not None:
+        columns["data"] = np.repeat(data.reshape(-1), K)
     return pandas.DataFrame(columns)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,17 @@ from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import (
+    ResultOfRows,
     check_columns,
     check_shape,
     floats,
-    index_of_rows,
     not_negative,
     per_instance,
     player_columns,
     select_output,
     shared_fields,
     stats_of_rows,
-    take_rows,
+    values_of,
 )
 from xaijax.results.top import TopK, top_of
 from xaijax.tables.rows import rows_of
@@ -36,7 +36,7 @@ from xaijax.tables.rows import rows_of
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(ResultOfRows):
     """What an explainer returns: the influence of P players on N instances (and K outputs).
 
     A player is an input column, or a group of columns that are replaced together. `values` say how
@@ -123,11 +123,7 @@ class Explanation:
     instance_index: Any = None
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
-            )
+        values = values_of(self, "P")
         if not isinstance(self.kind, str):
             raise InputTypeError(f"kind: got {type(self.kind).__name__}; a text is needed.")
         frozen = shared_fields(self, values, self.feature_names, values.shape[1])
@@ -138,20 +134,11 @@ class Explanation:
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
-    # A read-only mapping cannot be pickled or deep-copied; a process pool of the user's needs both.
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        state |= {"stats": dict(self.stats), "provenance": dict(self.provenance)}
-        return (rebuilt, (state,))
-
     def __repr__(self) -> str:
         return summary.describe(self)
 
     def _repr_html_(self) -> str:
         return explanation_html(self)
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -162,9 +149,6 @@ class Explanation:
     def shape(self) -> tuple[int, ...]:
         """The shape of `values`: (N, P) or (N, P, K)."""
         return self.values.shape
-
-    def __iter__(self) -> Iterator[Explanation]:
-        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Explanation:
         """Part of the explanation: `explanation[instance, player, output]`, later axes optional.
@@ -191,15 +175,10 @@ class Explanation:
         rows, _ = resolve(keys[0], N, self.instance_names, "instance")
         players, _ = resolve(keys[1], P, self.feature_names, "player")
         changes: dict[str, Any] = {
-            "values": self.values[rows][:, players],
-            "base_values": self.base_values[rows],
-            "std_errors": None if self.std_errors is None else self.std_errors[rows][:, players],
+            **self._of_rows(rows, players),
             "present": None if self.present is None else self.present[rows][:, players],
             "bounds": None if self.bounds is None else self.bounds[rows],
-            "data": take_rows(self.data, rows),
             "feature_names": take(self.feature_names, players),
-            "instance_names": self.instance_names and take(self.instance_names, rows),
-            "instance_index": index_of_rows(self, rows),
             "stats": stats_of_rows(self.stats, N, rows, players),
         }
         if not changes["feature_names"]:
@@ -356,11 +335,4 @@ class Explanation:
                 that has no exact form in the file.
             InputTypeError: `path` is not a path.
         """
-        kept = {f.name: getattr(self, f.name) for f in fields(self)}
-        later = ("present", "bounds", "instance_index")  # fields that older versions do not know
-        npz.write(path, {n: one for n, one in kept.items() if n not in later or one is not None})
-
-
-def rebuilt(state: dict[str, Any]) -> Explanation:
-    """Out of the fields of a file, or of a pickle of the user's own."""
-    return Explanation(**state)
+        self._save(path, npz.FORMAT, ("present", "bounds", "instance_index"))

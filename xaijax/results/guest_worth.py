@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.optional import require
 from xaijax.core.public import public_class
+from xaijax.results.convert import frame_of
 
 
 @public_class
@@ -75,14 +75,11 @@ class GuestWorth:
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame, one row per party; needs `pip install "xaijax[data]"`."""
-        pandas = require("pandas", "xaijax[data]")
-        return pandas.DataFrame(
-            {
-                "mean_absolute": self.mean_absolute,
-                "standard_error": self.standard_errors,
-                "mean_value": self.mean_value,
-                "score_without": np.append(np.nan, self.score_without),
-                "score_refitted": np.append(np.nan, self.score_refitted),
-            },
-            index=pandas.Index(self.parties, name="party"),
-        )
+        columns = {
+            "mean_absolute": self.mean_absolute,
+            "standard_error": self.standard_errors,
+            "mean_value": self.mean_value,
+            "score_without": np.append(np.nan, self.score_without),
+            "score_refitted": np.append(np.nan, self.score_refitted),
+        }
+        return frame_of(columns, [self.parties], ["party"])

@@ -11,12 +11,11 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.optional import require
 from xaijax.players.interaction_index import INTERACTIONS, interaction_index
 from xaijax.results import convert
 from xaijax.results.asked import counted_outputs, output_of_each
 from xaijax.results.set_keys import all_of, named
-from xaijax.results.shared_fields import read_only, repeated_labels
+from xaijax.results.shared_fields import read_only
 from xaijax.results.summary import finite_instances, shown_stats, sure_of
 from xaijax.tables.rows import rows_of
 
@@ -85,30 +84,8 @@ def describe(found: Interactions) -> str:
 
 def to_shapiq(found: Interactions) -> list[Any]:
     """See `Interactions.to_shapiq`."""
-    if found.values.ndim == 3:
-        names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
-        raise InputError(
-            "to_shapiq: InteractionValues hold one output; choose one first, "
-            f"interactions[:, :, output] (outputs: {names})."
-        )
-    shapiq = require("shapiq", "shapiq")
-    N = len(found.values)
-    exact = found.stats.get("exact_rows", np.full(N, found.exact))
-    sizes = [len(S) for S in found.sets]
-    return [
-        shapiq.InteractionValues(
-            values=found.values[i].copy(),
-            index=interaction_index(found.index).shapiq,
-            min_order=min(sizes),
-            max_order=found.order,
-            n_players=len(found.feature_names),
-            interaction_lookup={S: m for m, S in enumerate(found.sets)},
-            baseline_value=float(found.base_values[i]),
-            estimated=not bool(exact[i]),
-            estimation_budget=None if exact[i] else found.stats.get("budget"),
-        )
-        for i in range(N)
-    ]
+    index: Any = interaction_index(found.index).shapiq
+    return convert.values_of_shapiq(found, "interactions", index, found.sets, found.order or 0)
 
 
 def from_shapiq(found: Any, feature_names: Any, data: Any = None) -> dict[str, Any]:
@@ -174,48 +151,14 @@ def from_shapiq(found: Any, feature_names: Any, data: Any = None) -> dict[str, A
 def to_dataframe(found: Interactions, long: bool) -> Any:
     """See `Interactions.to_dataframe`."""
     checks.yes_or_no(long, "long")
-    pandas = require("pandas", "xaijax[data]")
-    N, M = found.values.shape[:2]
-    labels, outputs = [named(S) for S in found.set_names], found.output_names
-    if not long:
-        if "base_value" in found.feature_names:
-            raise InputError(
-                "to_dataframe: a player is called 'base_value', like the column of base values; "
-                "use to_dataframe(long=True)."
-            )
-        labels.append("base_value")
-        own = output_of_each(found.stats, N)
-        labels += ["output"] if own else []
-        if len(set(labels)) < len(labels):
-            twice = next(one for one in labels if labels.count(one) > 1)
-            raise InputError(
-                f"to_dataframe: two sets are called {twice!r}; use to_dataframe(long=True), or "
-                "other names of players."
-            )
-        table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
-        columns: Any = pandas.Index(labels[: table.shape[1]], name="set")
-        if outputs is not None:
-            table = table.transpose(0, 2, 1).reshape(N, -1)
-            columns = pandas.MultiIndex.from_product([outputs, labels], names=["output", "set"])
-        frame = pandas.DataFrame(table, convert.index_of(found, pandas), columns)
-        return convert.with_output(frame, own)
-    K = 1 if outputs is None else len(outputs)
-    errors = found.std_errors
-    if errors is None:
-        errors = np.full(found.values.shape, 0.0 if found.exact else np.nan)
-    base = np.broadcast_to(found.base_values.reshape(N, 1, K), (N, M, K))
-    columns = {
-        "instance": repeated_labels(found, M * K),
-        "set": np.tile(np.repeat(np.array(labels, object), K), N),
-        "size": np.tile(np.repeat([len(S) for S in found.sets], K), N),
-    }
-    if outputs is not None:
-        columns["output"] = np.tile(np.array(outputs, object), N * M)
-    elif own := output_of_each(found.stats, N):
-        columns["output"] = np.repeat(np.array(own, object), M)
-    columns |= {
-        "value": found.values.reshape(-1),
-        "std_error": errors.reshape(-1),
-        "base_value": base.reshape(-1),
-    }
-    return pandas.DataFrame(columns)
+    labels = [named(S) for S in found.set_names]
+    if long:
+        sizes, names = [len(S) for S in found.sets], np.array(labels, object)
+        return convert.long_frame(found, None, set=names, size=sizes)
+    if len(set(labels)) < len(labels):
+        twice = next(one for one in labels if labels.count(one) > 1)
+        raise InputError(
+            f"to_dataframe: two sets are called {twice!r}; use to_dataframe(long=True), or "
+            "other names of players."
+        )
+    return convert.wide(found, "set", labels)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,15 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.players.interaction_index import checked_order, interaction_index
 from xaijax.results import interaction_forms, set_keys
-from xaijax.results.files import npz
 from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.result_html import interactions_html
-from xaijax.results.selection import resolve, take
+from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import (
-    floats,
-    index_of_rows,
+    ResultOfRows,
     select_output,
     shared_fields,
     stats_of_rows,
-    take_rows,
+    values_of,
 )
 
 FORMAT = "xaijax.Interactions"
@@ -33,7 +31,7 @@ FORMAT = "xaijax.Interactions"
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Interactions:
+class Interactions(ResultOfRows):
     """How much sets of players move a model's answer together, of N instances (and K outputs).
 
     Made by `Explainer.interactions` and `CoalitionTable.interactions`. docs/interactions.md says
@@ -108,11 +106,7 @@ class Interactions:
     instance_index: Any = None
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, M] and [N, M, K]."
-            )
+        values = values_of(self, "M")
         given = () if self.feature_names is None else listed(self.feature_names, "feature_names")
         sets = set_keys.checked(self.sets, values.shape[1], len(given))
         P = len(given) or 1 + max(place for S in sets for place in S)
@@ -125,22 +119,11 @@ class Interactions:
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        state |= {"stats": dict(self.stats), "provenance": dict(self.provenance)}
-        return (rebuilt, (state,))
-
     def __repr__(self) -> str:
         return interaction_forms.describe(self)
 
     def _repr_html_(self) -> str:
         return interactions_html(self, interaction_forms.headline(self))
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __iter__(self) -> Iterator[Interactions]:
-        return (self[i] for i in range(len(self)))
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -195,16 +178,11 @@ class Interactions:
         rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
         chosen = set_keys.positions(keys[1], self.sets, self.feature_names)
         changes: dict[str, Any] = {
-            "values": self.values[rows][:, chosen],
-            "base_values": self.base_values[rows],
-            "std_errors": None if self.std_errors is None else self.std_errors[rows][:, chosen],
+            **self._of_rows(rows, chosen),
             "present": None if self.present is None else self.present[rows],
-            "data": take_rows(self.data, rows),
             "sets": self.sets[chosen]
             if isinstance(chosen, slice)
             else tuple(self.sets[i] for i in chosen),
-            "instance_names": self.instance_names and take(self.instance_names, rows),
-            "instance_index": index_of_rows(self, rows),
             "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)
@@ -298,12 +276,4 @@ class Interactions:
         Raises:
             InputError, InputTypeError: as of `Explanation.save`.
         """
-        kept = {f.name: getattr(self, f.name) for f in fields(self)}
-        if self.instance_index is None:  # a field that older versions do not know
-            del kept["instance_index"]
-        npz.write(path, kept, FORMAT)
-
-
-def rebuilt(state: dict[str, Any]) -> Interactions:
-    """Out of the fields of a file, or of a pickle of the user's own."""
-    return Interactions(**state)
+        self._save(path, FORMAT, ("instance_index",))

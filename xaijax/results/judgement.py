@@ -15,7 +15,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
 from xaijax.results.explanation import Explanation
-from xaijax.results.shared_fields import FrozenDict, read_only
+from xaijax.results.shared_fields import FrozenDict, freeze_arrays
 
 COLUMNS = {  # of the tables: field -> what it is called
     "relative_error": "relative error",
@@ -48,8 +48,7 @@ class Curves:
     model_rows: int
 
     def __post_init__(self) -> None:
-        for name in ("insertion", "deletion"):
-            object.__setattr__(self, name, read_only(getattr(self, name)))
+        freeze_arrays(self)
 
     def area(self, which: str) -> tuple[float, float]:
         """(mean area under a curve, its standard error over the rows).
@@ -121,7 +120,7 @@ class Judgement:
     curves: Curves | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "row_errors", read_only(self.row_errors))
+        freeze_arrays(self)
 
     def __repr__(self) -> str:
         return repr(Judgements({self.name: self}))

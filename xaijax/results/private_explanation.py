@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,16 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
-from xaijax.results.files import npz
+from xaijax.results import shared_fields
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
-from xaijax.results.shared_fields import check_shape, floats, frozen, names, thawed
 
 FORMAT = "xaijax.PrivateExplanation"
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivateExplanation:
+class PrivateExplanation(shared_fields.ResultOfRows):
     """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
 
     There are no base values, data, statistics of the run or errors of sampling, since these depend
@@ -78,36 +77,30 @@ class PrivateExplanation:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = floats("values", self.values)
-        if values.ndim not in (2, 3):
-            raise InputError(
-                f"values: got shape {values.shape}; accepted are [N, P] and [N, P, K]."
-            )
+        values = shared_fields.values_of(self, "P")
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
-        check_shape("values", values.shape[:1], (len(values),))
+        shared_fields.check_shape("values", values.shape[:1], (len(values),))
         checked = {
             "values": values,
             "epsilon": float(self.epsilon),
             "noise_error": float(self.noise_error),
-            "feature_names": names("feature_names", self.feature_names, values.shape[1], True),
-            "output_names": names("output_names", self.output_names, K, True),
-            "mechanism": frozen(self.mechanism),
-            "provenance": frozen(self.provenance),
+            "feature_names": shared_fields.names(
+                "feature_names", self.feature_names, values.shape[1], True
+            ),
+            "output_names": shared_fields.names("output_names", self.output_names, K, True),
+            "mechanism": shared_fields.frozen(self.mechanism),
+            "provenance": shared_fields.frozen(self.provenance),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self._plain(),))
-
     def _plain(self) -> dict[str, Any]:
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        return state | {name: thawed(state[name]) for name in ("mechanism", "provenance")}
-
-    def __len__(self) -> int:
-        return len(self.values)
+        state = super()._plain()
+        return state | {
+            name: shared_fields.thawed(state[name]) for name in ("mechanism", "provenance")
+        }
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,9 +126,6 @@ class PrivateExplanation:
         """None for each player: a private copy holds no data."""
         return [None] * self.values.shape[1]
 
-    def __iter__(self) -> Iterator[PrivateExplanation]:
-        return (self[i] for i in range(len(self)))
-
     def __getitem__(self, key: Any) -> PrivateExplanation:
         """Part of it, `explanation[person, player, output]`; see `Explanation`.
 
@@ -147,24 +137,11 @@ class PrivateExplanation:
         chosen = take(self.feature_names, players)
         if not chosen:
             raise InputError(f"player key {keys[1]!r} selects no player.")
-        values = self.values[rows][:, players]
-        provenance, outputs = dict(self.provenance), self.output_names
-        if outputs is not None:
-            place, single = resolve(keys[2], len(outputs), outputs, "output")
-            values = values[..., place if single is None else single]
-            kept = take(outputs, place)
-            if not kept:
-                raise InputError(f"output key {keys[2]!r} selects no output.")
-            outputs = kept if single is None else None
-            if single is not None:
-                provenance["selected_output"] = kept[0]
-        return replace(
-            self,
-            values=values,
-            feature_names=chosen,
-            output_names=outputs,
-            provenance=provenance,
-        )
+        changes = {"values": self.values[rows][:, players], "feature_names": chosen}
+        provenance = dict(self.provenance)
+        if self.output_names is not None:
+            shared_fields.select_output(keys[2], self.output_names, changes, provenance)
+        return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Half-widths of intervals that cover the values without noise.
@@ -198,7 +175,7 @@ class PrivateExplanation:
         Raises:
             InputError, InputTypeError: a path that is not accepted.
         """
-        npz.write(path, self._plain(), FORMAT)
+        self._save(path, FORMAT)
 
     def _repr_html_(self) -> str:
         return private_html(self, self._head())
@@ -223,7 +200,3 @@ class PrivateExplanation:
         top = np.argsort(-size, kind="stable")[:6]
         parts = ", ".join(f"{self.feature_names[j]} {size[j]:.4g}" for j in top)
         return "\n".join([*lines, f"  mean |value|: {parts}"])
-
-
-def _rebuild(state: dict[str, Any]) -> PrivateExplanation:
-    return PrivateExplanation(**state)

@@ -6,14 +6,14 @@ with their signs and intervals, of several the mean |value|.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core import html
 from xaijax.core.errors import InputError
-from xaijax.core.facts import fact_rows
+from xaijax.players.predicates import percent as percent
 from xaijax.results.asked import asked
 from xaijax.results.set_keys import named
 from xaijax.results.summary import finite_instances, headline, how_sure, ranking, sure_of
@@ -46,7 +46,7 @@ def explanation_html(one: Explanation) -> str:
         half, level = _half_widths(one), _level(one)
         names, outputs = one.feature_names, one.output_names
         body = _ranked(one.values, half, names, outputs, "player", shown, own, level)
-    facts = fact_rows({**one.provenance, **one.stats})
+    facts = {**one.provenance, **one.stats}
     return html.card(headline(one), filter(None, lines), [body], MADE, facts)
 
 
@@ -57,15 +57,15 @@ def interactions_html(one: Interactions, head: str) -> str:
     shown = joined if len(joined) else None
     half = _half_widths(one)
     body = _ranked(one.values, half, names, one.output_names, "players", shown)
-    facts = fact_rows({**one.provenance, **one.stats})
-    return html.card(head, filter(None, [sure_of(one), asked(one.provenance)]), [body], MADE, facts)
+    lines = filter(None, [sure_of(one), asked(one.provenance)])
+    return html.card(head, lines, [body], MADE, {**one.provenance, **one.stats})
 
 
 def private_html(one: PrivateExplanation, lines: list[str]) -> str:
     """Values with noise and intervals of the noise: what the copy holds, and no more."""
     half = one.half_widths() if {"lattice", "scale"} <= set(one.mechanism) else None
     body = _ranked(one.values, half, one.feature_names, one.output_names, "player")
-    facts = fact_rows({**one.mechanism, **one.provenance})
+    facts = {**one.mechanism, **one.provenance}
     return html.card(lines[0], [line.strip() for line in lines[1:]], [body], MADE, facts)
 
 
@@ -201,3 +201,62 @@ def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator
         colour = (html.UP if value > 0 else html.DOWN) if signed else html.GREY
         ends = ((value - error - low) / span, (value + error - low) / span) if error else None
         yield html.bar([(zero, end, colour)], zero, ends)
+
+
+SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that it writes out
+WHOLE = 1 << 20  # characters of a condition where nothing is to be cut
+
+
+def rule_html(rule: Any, most: int = WHOLE) -> str:
+    """The sentence with its conditions in bold, and under it a bar a number.
+
+    most: characters of a condition, and of the rule's other texts; `CONDITIONS` of them are
+    written out where that is less than `WHOLE`.
+    """
+    written = rule.rule if most == WHOLE else rule.rule[:CONDITIONS]
+    conditions = " AND ".join(f"<b>{html.text(one, most)}</b>" for one in written) or "TRUE"
+    left = len(rule.rule) - len(written)
+    conditions += f" AND {left:,} more" if left else ""
+    remarks = f" <i>({html.text('; '.join(rule.remarks), most)})</i>" if rule.remarks else ""
+    sentence = f"IF {conditions} THEN PREDICT <b>{html.text(rule.predicted, most)}</b>{remarks}"
+    bound = rule.precision_lower
+    shown = percent(rule.precision)
+    if bound is not None:
+        shown += f", at least {floor(bound)}"
+    elif rule.std_error is None:
+        shown += ", exact for the data given"
+    sure = rule.precision if bound is None else bound
+    parts = [(0.0, sure, html.DOWN), (sure, rule.precision, html.PALE)]
+    lines = [html.row(["precision", html.bar(parts), shown])]
+    if rule.coverage is not None:
+        covered = html.bar([(0.0, rule.coverage, html.GREY)])
+        lines.append(html.row(["coverage", covered, percent(rule.coverage)]))
+    bars = f'<table style="font-size:90%;color:inherit">{"".join(lines)}</table>'
+    return f'<div style="margin:.5em 0 1em"><div>{sentence}</div>{bars}</div>'
+
+
+def rules_html(rules: Iterable[Any]) -> str:
+    """All rules, one under the other, with the number of its instance."""
+    return f'<div style="max-width:60em">{"".join(_entries(rules, WHOLE))}</div>'
+
+
+def rules_card(rules: Any, head: str) -> str:
+    """The first rules, as many as a notebook should hold, and how they were made."""
+    entries = list(html.within(_entries(rules.rules[:SHOWN], html.NAME), html.LIMIT - 9_000))
+    left = len(rules) - len(entries)
+    more = f"<p>and {left:,} more</p>" if left else ""
+    facts = {**rules.provenance, **rules.stats}
+    return html.card(head, [], [*entries, more], "How they were made", facts)
+
+
+def _entries(rules: Iterable[Any], most: int) -> Iterable[str]:
+    return (
+        f'<div style="display:flex;gap:1em"><div style="min-width:3em;margin:.5em 0">{n}</div>'
+        f"{rule_html(rule, most)}</div>"
+        for n, rule in enumerate(rules)
+    )
+
+
+def floor(share: float) -> str:
+    """A lower bound in tenths of a per cent, never rounded up."""
+    return f"{int(1000 * share + 1e-9) / 10:g}%"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, overload
@@ -31,7 +31,7 @@ from xaijax.players.predicates import percent as percent
 from xaijax.results.files import rules_json
 from xaijax.results.files.npz import file_to_read, write_atomically
 from xaijax.results.files.rules_json import plain, plain_predicate
-from xaijax.results.rule_html import rule_html, rules_card, rules_html
+from xaijax.results.result_html import rule_html, rules_card, rules_html
 from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import checked_labels, texts_of
 from xaijax.tables.rows import rows_of
@@ -184,22 +184,10 @@ class Rule:
 
     def as_dict(self) -> dict[str, Any]:
         """A dict of plain values, as `Rules.to_json` writes it; without `names`."""
-        return {
-            "rule": list(self.rule),
-            "predicates": [plain_predicate(p) for p in self.predicates],
-            "prediction": plain(self.prediction),
-            "precision": self.precision,
-            "precision_lower": self.precision_lower,
-            "coverage": self.coverage,
-            "accepted": self.accepted,
-            "samples": self.samples,
-            "search": self.search,
-            "std_error": self.std_error,
-            "target": self.target,
-            "tolerance": self.tolerance,
-            "note": self.note,
-            "single": self.single,
-        }
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "names"}
+        predicates = [plain_predicate(one) for one in self.predicates]
+        told |= {"rule": list(self.rule), "predicates": predicates}
+        return told | {"prediction": plain(self.prediction)}
 
 
 def _numbers(X: Any) -> bool:

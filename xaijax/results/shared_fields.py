@@ -5,15 +5,18 @@ Letters: N instances, P players, K outputs.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from xaijax.core.checks import as_array, leaves_of, listed, real_numbers, shown, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.results.files import npz
 from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.plain_frames import is_index
 from xaijax.tables.rows import joined_index, labels_of_rows, rows_of
@@ -152,6 +155,55 @@ def stats_of_rows(
     return taken
 
 
+class ResultOfRows:
+    """What a frozen result of N instances does whatever its values are of."""
+
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Self:
+        raise NotImplementedError
+
+    # A read-only mapping cannot be pickled or deep-copied; a process pool of the user's needs both.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuilt, (type(self), self._plain())
+
+    def _plain(self) -> dict[str, Any]:
+        """The fields, with mappings that can be pickled."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {
+            name: dict(one) if isinstance(one, MappingProxyType) else one
+            for name, one in state.items()
+        }
+
+    def _save(self, path: str | os.PathLike[str], format: str, later: Sequence[str] = ()) -> None:
+        """Write all fields; `later`, which older versions do not know, where they are set."""
+        kept = self._plain().items()
+        npz.write(path, {n: one for n, one in kept if n not in later or one is not None}, format)
+
+    def _of_rows(self, rows: Selection, columns: Any) -> dict[str, Any]:
+        """The fields of some instances, and of some players or sets."""
+        one: Any = self
+        return {
+            "values": one.values[rows][:, columns],
+            "base_values": one.base_values[rows],
+            "std_errors": None if one.std_errors is None else one.std_errors[rows][:, columns],
+            "data": take_rows(one.data, rows),
+            "instance_names": one.instance_names and take(one.instance_names, rows),
+            "instance_index": index_of_rows(one, rows),
+        }
+
+
+def rebuilt(kind: Callable[..., Any], state: dict[str, Any]) -> Any:
+    """What `__reduce__` took apart."""
+    return kind(**state)
+
+
 def select_output(
     key: Any, output_names: tuple[str, ...], changes: dict[str, Any], provenance: dict[str, Any]
 ) -> None:
@@ -162,9 +214,9 @@ def select_output(
     outputs, single = resolve(key, len(output_names), output_names, "output")
     chosen: Any = outputs if single is None else single
     for name in ("values", "base_values", "std_errors"):
-        if changes[name] is not None:
+        if changes.get(name) is not None:
             changes[name] = changes[name][..., chosen]
-    for name in PER_OUTPUT & changes["stats"].keys():
+    for name in PER_OUTPUT & changes.get("stats", {}).keys():
         array = changes["stats"][name]
         if isinstance(array, np.ndarray) and array.shape[-1:] == (len(output_names),):
             if array.ndim > 1:
@@ -197,6 +249,12 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
 
 
+def freeze_arrays(one: Any) -> None:
+    """Let the arrays of a frozen dataclass be read-only views."""
+    for field in fields(one):
+        object.__setattr__(one, field.name, read_only(getattr(one, field.name)))
+
+
 def thawed(value: Any) -> Any:
     """Dicts and lists again, of what `frozen` made."""
     if isinstance(value, Mapping):
@@ -207,6 +265,16 @@ def thawed(value: Any) -> Any:
 def floats(name: str, array: Any) -> np.ndarray:
     """A read-only float64 array; a float64 array given is not copied."""
     return read_only(real_numbers(array, name))
+
+
+def values_of(one: Any, axis: str) -> np.ndarray:
+    """The values of a result as float64; axis: the letter of the players or sets."""
+    values = floats("values", one.values)
+    if values.ndim not in (2, 3):
+        raise InputError(
+            f"values: got shape {values.shape}; accepted are [N, {axis}] and [N, {axis}, K]."
+        )
+    return values
 
 
 def read_only(value: Any) -> Any:

@@ -5,12 +5,18 @@ Letters: D rows of the full data, M rows drawn.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, NoReturn
 
 import numpy as np
 
+from xaijax.core import checks
+from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.public import public
+from xaijax.core.typing import Rows
 from xaijax.results.recount import Once, Sample
 from xaijax.results.shared_fields import take_rows
+from xaijax.tables.rows import rows_of
 
 
 class Subsample:
@@ -63,3 +69,54 @@ class Subsample:
             "a Subsample is not copied or stored: a second copy of the same draw could be released "
             "again. Draw another one (xaijax.privacy.subsample)."
         )
+
+
+@public
+def subsample(data: Rows, rate: float) -> Subsample:
+    """Draw rows for a private release so that nobody knows which; `QII` takes them as data.
+
+    round(rate D) of the D rows, at least one, are drawn without replacement by the operating
+    system's randomness. There is no seed, since a draw that is known would hide nobody.
+
+    A release of the M drawn rows then needs less noise than M rows alone would. Its epsilon holds
+    for the full data, and the noise is that of M rows at ln(1 + (e^epsilon - 1) / rate). For
+    "group" and "disparity" the largest share drawn, of the members, the rest or all rows, takes the
+    place of rate. Each draw can be released once, in the process that made it.
+
+    Args:
+        data: array [D, ...] or frame, with at least two rows.
+        rate: float above 0 and at most 1.
+
+    Returns:
+        The draw: `len` gives M, `rate` is M / D, `rows` the rows drawn and `full` the data. It is
+        neither copied nor stored.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> xj.privacy.subsample(np.zeros((6, 2), np.float32), 0.5)
+        Subsample(3 of 6 rows)
+
+    References:
+        Balle, Barthe and Gaboardi, "Privacy amplification by subsampling: tight analyses via
+        couplings and divergences" (NeurIPS 2018), theorem 9. Datta, Sen and Zick, "Algorithmic
+        transparency via quantitative input influence" (IEEE S&P 2016), theorem 13.
+    """
+    checks.share(rate, "rate", top=True)
+    if isinstance(data, Subsample):
+        raise InputError("data is a Subsample already. Draw from the full data.")
+    rows: Any = data
+    if not rows_of(data).is_frame:
+        rows = checks.as_array(data, "data")
+        if not rows.ndim:
+            raise InputTypeError(f"data must be rows [N, F], got {type(data).__name__}.")
+    if len(rows) < 2:
+        raise InputError(f"data has {len(rows)} rows; at least 2 are needed to draw from.")
+    count = max(1, round(float(rate) * len(rows)))
+    # In the random order of the draw: sorted, a record that is replaced by another one of the draw
+    # would move all rows between them to another place in the model's batches.
+    drawn = secrets.SystemRandom().sample(range(len(rows)), count)
+    return Subsample(rows, np.array(drawn), data)

@@ -31,11 +31,6 @@ def is_distance(explanation: Explanation | PrivateExplanation) -> bool:
     return not named(explanation.kind).simple and _difference(explanation) != "subtract"
 
 
-def adds_up(explanation: Explanation) -> bool:
-    """Whether the values of all inputs add up to what replacing all of them changes."""
-    return named(explanation.kind).efficient
-
-
 def _difference(explanation: Explanation | PrivateExplanation) -> str:
     return explanation.provenance.get("difference", "subtract")
 
@@ -178,7 +173,7 @@ def ends(explanation: Explanation, quantity: float | None, base: float, total: A
     else:
         about = "about " if facts.get("intervention") == "sampler" else ""
         sentence = f"As it is: {quantity:.3g}. With all inputs replaced: {about}{base:.3g}."
-    if not adds_up(explanation):
+    if not named(explanation.kind).efficient:
         return f"{sentence} The influences below need not add up to the difference."
     if explanation.shape[1] != facts.get("players"):
         return f"{sentence} Not all inputs are shown, so that those below do not add up to it."

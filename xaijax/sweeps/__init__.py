@@ -11,12 +11,9 @@ Reading order:
     engines/    where parts run: here, processes, a Dask Client, Ray, other executors, shards
     run         `Run` and `open_run`: what a directory holds
     exports     a run as a Parquet file or a zarr group
-    joined      parts as one explanation, in bounded memory
     task        one part, run anywhere
-    distinct    rows that occur often, asked once
-    directory   the files of a run, written whole or not at all; one driver at a time
-    cuts        which rows each part holds, by a size or by time
     question    what is asked, as JSON, by which a later call resumes or is refused
     inputs      the rows, wherever they are
+    directory   the files of a run, written whole or not at all; one driver at a time
     parquet     rows of Parquet files, by row groups
 """

@@ -26,7 +26,7 @@ from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.asked import output_of_each
 from xaijax.results.explanation import Explanation
-from xaijax.results.files.npz import as_path
+from xaijax.results.files.npz import as_path, file_to_write
 from xaijax.results.rules import Rules
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ def refuse_other_file(target: Path) -> None:
     What is replaced is an empty file, or one that this library wrote: of any other nobody knows
     whether it is there a second time.
     """
-    _refuse_place(target)
-    if target.is_dir():
-        raise InputError(f"path: {target} is a folder; give the name of a file.")
+    file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
         raise InputError(
             f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
@@ -131,24 +129,18 @@ def refuse_other_folder(target: Path) -> None:
 
     What is replaced is an empty folder, or a group that this library wrote with nothing beside it.
     """
-    _refuse_place(target)
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"path: the folder {target.parent} does not exist; make it first.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         what = "a link" if target.is_symlink() else "a file"
         raise InputError(f"path: {target} is {what}; give the name of a new directory.")
     there = sorted(one.name for one in target.iterdir()) if target.is_dir() else []
     others = [name for name in there if name not in (*OF_ZARR, *ARRAYS)]
-    if there and (others or not _is_own_group(target)):
+    if there and (others or (_told(target) or {}).get("format") != MARK):
         first = (others or there)[0]
         raise InputError(
             f"path: {target} holds other files ({first!r}) than a zarr group of a run; it is not "
             "replaced. Give a new directory, or an empty one."
-        )
-
-
-def _refuse_place(target: Path) -> None:
-    if not target.absolute().parent.is_dir():
-        raise InputError(
-            f"path: the folder {target.absolute().parent} does not exist; make it first."
         )
 
 
@@ -165,10 +157,6 @@ def _is_own_file(path: Path) -> bool:
         return json.loads(told[b"xaijax"])["format"] == MARK
     except (OSError, ValueError, KeyError, TypeError):  # no Parquet, or another's
         return False
-
-
-def _is_own_group(folder: Path) -> bool:
-    return (_told(folder) or {}).get("format") == MARK
 
 
 def _told(folder: Path) -> dict[str, Any] | None:

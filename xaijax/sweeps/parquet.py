@@ -60,7 +60,8 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
             for name, one in now.items():
                 types.setdefault(name, {})[one] = None
             if found.schema is not None:
-                cast |= {name: str(one) for name, one in now.items() if _is_cast(file, name, one)}
+                own_types = {one.name: one.type for one in file.schema_arrow}
+                cast |= {n: str(one) for n, one in now.items() if own_types.get(n, one) != one}
     if not any(map(any, sizes)):
         raise InputError("X has 0 rows; at least 1 is needed.")
     names = names or []
@@ -82,7 +83,7 @@ def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any)
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Files with the rows of each of their row groups; see `inputs.Source`."""
+    """Files with the rows of each of their row groups; see `inputs.InputRows`."""
 
     files: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
@@ -115,7 +116,7 @@ class ParquetRows:
         return replace(self, first=first, last=last)
 
     def place(self, row: int) -> int:
-        """See `inputs.Piece`."""
+        """Where in X a row of these is."""
         return self.first + row
 
     def read(self) -> Any:
@@ -252,10 +253,6 @@ def _columns(
             f"X: {path} has no column {lost[0]!r}, which the {whose} has; it has {there}."
         )
     return there if wanted is None else list(wanted)
-
-
-def _is_cast(file: Any, name: str, type: Any) -> bool:
-    return name in file.schema_arrow.names and file.schema_arrow.field(name).type != type
 
 
 def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:

@@ -24,16 +24,23 @@ from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.progress import progress_bar
 from xaijax.players.players import OwnPlayers, of_some_rows
 from xaijax.results.files.npz import encode
-from xaijax.sweeps.cuts import MOST, Cut
-from xaijax.sweeps.directory import RunDirectory, Term, cut_of
-from xaijax.sweeps.distinct import Picked, distinct_of, may_share, of_run
+from xaijax.sweeps.directory import MOST, Cut, RunDirectory, Term, cut_of
 from xaijax.sweeps.driver import Driver, incomplete, time_of
 from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
-from xaijax.sweeps.inputs import Held, InputRows, background_of, check_of, source_of
-from xaijax.sweeps.joined import forget
+from xaijax.sweeps.inputs import (
+    Held,
+    InputRows,
+    Picked,
+    background_of,
+    check_of,
+    distinct_of,
+    may_share,
+    of_run,
+    source_of,
+)
 from xaijax.sweeps.question import PROBED, accepted, checked_options, question_of, refuse_other
-from xaijax.sweeps.run import Run
+from xaijax.sweeps.run import Run, forget
 from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, Task, own_players_of, with_numbers
 from xaijax.tables.rows import rows_of
 

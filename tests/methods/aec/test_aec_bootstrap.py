@@ -12,7 +12,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import xaijax as xj
 from xaijax.methods.aec import aec as estimator
-from xaijax.methods.aec import bootstrap, draws, rows
+from xaijax.methods.aec import bootstrap, rows
+from xaijax.methods.aec import bootstrap as draws
 from xaijax.methods.aec import bootstrap as replicates
 
 

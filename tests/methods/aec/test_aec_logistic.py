@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.methods.aec import distinct
+from xaijax.methods.aec import logistic as distinct
 from xaijax.methods.aec import logistic as lbfgs
 from xaijax_kernels.collinearity import newton as kernel
 

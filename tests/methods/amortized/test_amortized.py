@@ -164,13 +164,13 @@ def test_the_judges_rows_are_never_seen(amortized):
 
 
 def test_the_judges_labels_are_never_seen(amortized, monkeypatch):
-    explained = fitting.Teacher.explained
+    explained = fitting.questions.Teacher.explained
 
     def corrupted(question, rows, *rest):
         labels = explained(question, rows, *rest)
         return replace(labels, values=labels.values + 7.0) if len(rows) == 60 else labels
 
-    monkeypatch.setattr(fitting.Teacher, "explained", corrupted)
+    monkeypatch.setattr(fitting.questions.Teacher, "explained", corrupted)
     found = fit()._fitted
     for one, two in zip(found.leaves, amortized._fitted.leaves, strict=True):
         np.testing.assert_array_equal(one, two)

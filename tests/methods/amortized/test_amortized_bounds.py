@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import betabinom, binom
 
 import xaijax as xj
-from xaijax.methods.amortized import bounds
-from xaijax.methods.amortized.bounds import (
+from xaijax.methods.amortized import calling as bounds
+from xaijax.methods.amortized.calling import (
     difficulty,
     difficulty_line,
     errors_of,

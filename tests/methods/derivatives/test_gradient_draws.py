@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import xaijax as xj
-from xaijax.methods.derivatives.gradients.lines import drawn
+from xaijax.methods.derivatives.gradients.run import drawn
 
 F, H, B = 4, 5, 6
 RNG = np.random.default_rng(1)

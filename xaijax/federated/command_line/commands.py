@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.command_line import command_of
+from xaijax.core.command_line import command_of, option
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.federated.arbiter import Arbiter
@@ -34,17 +34,7 @@ from xaijax.federated.wire.tls import Tls
 from xaijax.models import as_model
 from xaijax.results.files.npz import file_to_write
 
-GUEST = (
-    "address",
-    "rows",
-    "identifier",
-    "parts",
-    "reference",
-    "secret",
-    "state",
-    "aligned",
-    "party",
-)
+GUEST = "address rows identifier parts reference secret state aligned party".split()
 HOST = ("model", "arbiter", "background", "identifier", "identifiers", "guests", "answers")
 ARBITER = ("address", "model", "columns", "guests", "hosts", "tls")
 
@@ -59,7 +49,7 @@ def add_commands(commands: Any) -> None:
     _config(actions, "serve", "listen for hosts until interrupted", serve_guest)
     _config(actions, "audit", "check the log's chain; print its length and head", check_audit)
     secret = actions.add_parser("secret", help="make the long-term secret of a guest, once")
-    secret.add_argument("file", metavar="FILE")
+    option(secret, "file FILE", None)
     secret.set_defaults(run=make_secret)
 
     about = "explain as a host, with guests in other processes"
@@ -67,12 +57,12 @@ def add_commands(commands: Any) -> None:
     host = command_of(commands, "host", about, example)
     actions = host.add_subparsers(dest="action", required=True, title="actions")
     explain = _config(actions, "explain", "explain rows and write the values", explain_rows)
-    explain.add_argument("--rows", required=True, metavar="CSV", help="the host's columns")
-    explain.add_argument("--out", required=True, metavar="NPZ", help="the explanation")
+    option(explain, "--rows CSV", "the host's columns", required=True)
+    option(explain, "--out NPZ", "the explanation", required=True)
 
     about = "find the common identifiers by private set intersection, and write them"
     align = _config(actions, "align", about, align_lists)
-    align.add_argument("--out", required=True, metavar="FILE", help="one identifier a line")
+    option(align, "--out FILE", "one identifier a line", required=True)
 
     about = "run a joint model for parties that trust this process"
     arbiter = command_of(
@@ -173,7 +163,7 @@ def _listen(party: Any, address: str, tls: Any) -> None:
 
 def _config(actions: Any, name: str, about: str, run: Run) -> Any:
     command = actions.add_parser(name, help=about, description=f"{about.capitalize()}.")
-    command.add_argument("--config", required=True, metavar="TOML", help="see docs/federated.md")
+    option(command, "--config TOML", "see docs/federated.md", required=True)
     command.set_defaults(run=run)
     return command
 

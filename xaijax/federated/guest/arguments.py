@@ -31,8 +31,7 @@ def secret_of(secret: Any, policy: Policy, state: Any) -> bytes:
                 "keep it."
             )
         return secrets.token_bytes(SECRET)
-    if not isinstance(secret, bytes):
-        raise InputTypeError(f"secret must be bytes, got {type(secret).__name__}.")
+    checks.instance(secret, "secret", bytes, "bytes")
     if len(secret) < SECRET:
         raise InputError(
             f"secret has {len(secret)} bytes; at least {SECRET} random ones are needed."

@@ -19,17 +19,9 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike, Rows
-from xaijax.federated.guest.arguments import (
-    GuestColumns,
-    parts_of,
-    party_of,
-    reference_row,
-    secret_of,
-)
-from xaijax.federated.guest.audit import AuditLog
-from xaijax.federated.guest.counts import QueryCounts
-from xaijax.federated.guest.noise import noise_key, noisy
-from xaijax.federated.guest.policy import Policy
+from xaijax.federated.guest import arguments
+from xaijax.federated.guest.audit import AuditLog, QueryCounts
+from xaijax.federated.guest.policy import Policy, noise_key, noisy
 from xaijax.federated.guest.sessions import Session, Sessions
 from xaijax.federated.split.parts import FunctionPart, Part
 from xaijax.federated.wire import psi
@@ -138,12 +130,12 @@ class Guest:
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
             raise InputTypeError(f"policy must be a Policy, got {type(policy).__name__}.")
-        self._secret = secret_of(secret, self.policy, state)
-        self._parts = parts_of(parts, self.policy, self._rows)
-        self._party = party_of(party, self._parts)
-        self._columns = GuestColumns(rows, feature_names, self._parts, F)
+        self._secret = arguments.secret_of(secret, self.policy, state)
+        self._parts = arguments.parts_of(parts, self.policy, self._rows)
+        self._party = arguments.party_of(party, self._parts)
+        self._columns = arguments.GuestColumns(rows, feature_names, self._parts, F)
         self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
-        row = reference_row(reference, self._rows, self._columns)
+        row = arguments.reference_row(reference, self._rows, self._columns)
         self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection

@@ -21,9 +21,8 @@ from xaijax.core.typing import Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
 from xaijax.federated.host.answers import REFERENCE, GuestAnswers, alone_in
 from xaijax.federated.host.asking import Conversation, check_distinct
-from xaijax.federated.in_process.arguments import END_WEIGHT
 from xaijax.federated.in_process.explainer import FederatedExplainer
-from xaijax.federated.in_process.reference import reference_of
+from xaijax.federated.in_process.reference import END_WEIGHT, reference_of
 from xaijax.federated.split.model import SplitModel, answer_labels
 from xaijax.federated.split.parts import columns_by_name
 from xaijax.federated.wire import psi
@@ -176,6 +175,7 @@ class Host:
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
         self.model = self._joint.model if self._joint is not None else split_model(model).model
         self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        self._labels = answer_labels(self._widths)  # of columns with answers, in frames
         self._names = None if model is None else model.feature_names
         background = by_name(background, self._names, "background")
         reference = by_name(reference, self._names, "reference")
@@ -244,7 +244,7 @@ class Host:
         places = self._places(X, identifiers)
         # Guests count queries, so rows that cannot be explained must not cost any.
         blank = np.zeros((len(places), self._off.shape[1]))
-        self._explainer.check(joined(X, blank, self._labels()))
+        self._explainer.check(joined(X, blank, self._labels))
         messages = sum(one.messages for one in self._conversations.values())
         if self._joint is None:
             answers, off, asked = self._asked(places)
@@ -254,7 +254,7 @@ class Host:
             )
         if not np.array_equal(off, self._off):
             self._off, self._explainer = off, self._explainer_of(off)
-        found = self._explainer(joined(X, answers, self._labels()), progress)
+        found = self._explainer(joined(X, answers, self._labels), progress)
         provenance = dict(found.provenance) | {
             "reference": self._reference_kind,
             "remote": {name: one.version for name, one in self._answers.items()},
@@ -350,12 +350,8 @@ class Host:
             asked += one.fetch(started[name], self._answers[name])
         return asked
 
-    def _labels(self) -> list[str]:
-        """Names of the columns that hold the guests' answers, in frames."""
-        return answer_labels(self._widths)
-
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
-        row = joined(self._row, off, self._labels())
+        row = joined(self._row, off, self._labels)
         ends = np.cumsum([self._row.shape[1], *self._widths.values()])
         guests = {
             name: list(range(start, stop))
@@ -501,7 +497,7 @@ class JointRun:
 
         Raises FederatedProtocolError and its kinds.
         """
-        started = ask(self._arbiter, WHO, "Start", self._deadline, version=VERSION)
+        started = self._ask("Start", version=VERSION)
         if started.columns != columns or list(started.guests) != list(conversations):
             raise FederatedProtocolError(
                 f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
@@ -513,35 +509,23 @@ class JointRun:
         check_distinct({name: one.state for name, one in opened_by.items()})
         for name, one in conversations.items():
             opened = opened_by[name]
-            ask(
-                self._arbiter,
-                WHO,
-                "Load",
-                self._deadline,
-                run=self._run,
-                guest=name,
-                session=opened.session,
-                tokens=one.token_bytes(opened, listed),
-                most=opened.most,
-            )
+            fields = {"session": opened.session, "most": opened.most}
+            fields["tokens"] = one.token_bytes(opened, listed)
+            self._ask("Load", run=self._run, guest=name, **fields)
         m = len(conversations)
         answers = np.repeat(np.arange(1.0, len(places) + 1)[:, None], m, axis=1)
         return answers, np.zeros((1, m)), m * len(listed)
+
+    def _ask(self, method: str, **fields: Any) -> Any:
+        return ask(self._arbiter, WHO, method, self._deadline, **fields)
 
     def _predict(self, rows: np.ndarray) -> np.ndarray:
         """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
         found, width = [], 0
         for start in range(0, len(rows), self._most):
             part = rows[start : start + self._most]
-            said = ask(
-                self._arbiter,
-                WHO,
-                "Predict",
-                self._deadline,
-                run=self._run,
-                rows=len(part),
-                values=numbers_of_message(part),
-            )
+            values = numbers_of_message(part)
+            said = self._ask("Predict", run=self._run, rows=len(part), values=values)
             if found and said.width != width:
                 raise FederatedProtocolError(
                     f"{WHO}: an answer of width {said.width} follows one of width {width}; its "

@@ -3,7 +3,6 @@
 Reading order:
 
     explainer      `FederatedExplainer`: the host's columns one by one, each guest's as one player
-    arguments      what it is given, as read
     worth          what each guest's columns are worth to the answers and to the score
     reference      the row that stands where a party is switched off
     parties        who owns which column

@@ -17,8 +17,12 @@ from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
-from xaijax.federated.in_process.arguments import END_WEIGHT, end_weight_of, parties_in
-from xaijax.federated.in_process.reference import reference_of
+from xaijax.federated.in_process.reference import (
+    END_WEIGHT,
+    end_weight_of,
+    parties_in,
+    reference_of,
+)
 from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
@@ -372,9 +376,7 @@ class FederatedExplainer:
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Also what a call raises.
         """
-        several = self._reference_kind == "rows"
-        asked = self.model, self._explained, (self.parties, self.reference_)
-        return guest_worth(*asked, X, y, metric, refitted, progress, several)
+        return guest_worth(self, X, y, metric, refitted, progress)
 
     _repr_html_ = html.shown("model", "parties.host")
 

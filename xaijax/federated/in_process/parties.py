@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.players.players import column_finder
 from xaijax.tables.rows import rows_of
@@ -71,10 +72,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
     Raises InputError for columns that are unknown or named twice, a guest that bears the name of a
     host's column, and a party without columns that is remote; InputTypeError otherwise.
     """
-    if not isinstance(guests, Mapping):
-        raise InputTypeError(
-            f'guests must be a dict {{"name": [columns]}}, got {type(guests).__name__}.'
-        )
+    checks.instance(guests, "guests", Mapping, 'a dict {"name": [columns]}')
     owner: dict[int, str] = {}
     found: dict[str, tuple[int, ...]] = {}
     find = column_finder(labels, "guests")

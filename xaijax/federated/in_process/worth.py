@@ -6,7 +6,7 @@ Letters: N instances, F columns, P players, m guests.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,36 +14,23 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.federated.in_process.parties import HOST, Parties, without
 from xaijax.models import model_of
-from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
 from xaijax.tables.rows import rows_of
+
+if TYPE_CHECKING:
+    from xaijax.federated.in_process.explainer import FederatedExplainer
 
 Score = Callable[[Any, Any], float]  # (model, rows) -> one number
 
 
 def guest_worth(
-    model: Any,
-    explained: Callable[[Any, bool | None], Explanation],
-    off: tuple[Parties, Any],
-    X: Any,
-    y: Any,
-    metric: Any,
-    refitted: Mapping[str, Any] | None,
-    progress: bool | None,
-    several: bool,
+    asked: FederatedExplainer, X: Any, y: Any, metric: Any, refitted: Any, progress: bool | None
 ) -> GuestWorth:
-    """As `FederatedExplainer.worth` says.
-
-    explained(rows, progress) explains; off: the parties, and the reference that switches one off;
-    several: whether the reference has more than one row.
-    """
-    parties, reference = off
-    if not isinstance(refitted, Mapping | None):
-        raise InputTypeError(
-            f'refitted must be a dict {{"guest": model}} or None, got {type(refitted).__name__}.'
-        )
+    """As `FederatedExplainer.worth` says."""
+    model, parties, reference = asked.model, asked.parties, asked.reference_
+    checks.instance(refitted, "refitted", Mapping | None, 'a dict {"guest": model} or None')
     given = dict(refitted or {})
-    _refuse(given, parties, several)
+    _refuse(given, parties, asked._reference_kind == "rows")
     given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
     X = X if rows_of(X).is_frame else checks.as_array(X, "X")
     try:
@@ -66,7 +53,7 @@ def guest_worth(
         score(given[name], without(X, own)) if name in given else np.nan
         for name, own in parties.guests.items()
     ]
-    values, h = explained(X, progress).values, len(parties.host)
+    values, h = asked._explained(X, progress).values, len(parties.host)
     each = np.concatenate([values[:, :h].sum(axis=1, keepdims=True), values[:, h:]], axis=1)
     size = np.abs(each)
     return GuestWorth(

@@ -7,7 +7,7 @@ Letters: N rows, F columns, E numbers of an answer, T trees, D depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,7 @@ def split_logistic(
         )
     names = feature_names_of(feature_names, len(c))
     parties = split_parties(guests, len(c), names)
-    own = Part("linear", {"weights": c[list(parties.host)]})
-    parts = {
-        name: Part("linear", {"weights": c[list(places)]})
-        for name, places in parties.guests.items()
-    }
+    own, parts = _parts(parties, lambda places: Part("linear", {"weights": c[places]}))
     join = {"intercept": start}
     return split_of(own, parts, parties, "logistic", join, names)
 
@@ -127,11 +123,7 @@ def split_neighbours(
     parties = split_parties(guests, X.shape[1], names)
     if checks.whole_number(k, "k") > len(X):
         raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
-    own = Part("distances", {"training": X[:, list(parties.host)]})
-    parts = {
-        name: Part("distances", {"training": X[:, list(places)]})
-        for name, places in parties.guests.items()
-    }
+    own, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
     join = {"labels": y, "k": np.array(k)}
     return split_of(own, parts, parties, "neighbours", join, names)
 
@@ -207,6 +199,12 @@ def split_trees(
     own = made.pop(HOST)
     join = {"intercept": np.array(start)}
     return split_of(own, made, parties, "logistic", join, names)
+
+
+def _parts(parties: Parties, made: Callable[[list[int]], Part]) -> tuple[Part, dict[str, Part]]:
+    """The host's part and those of the guests, each of its own columns."""
+    parts = {name: made(list(places)) for name, places in parties.guests.items()}
+    return made(list(parties.host)), parts
 
 
 def _newton_tree(

@@ -129,10 +129,7 @@ class Part:
 
     def __post_init__(self) -> None:
         checks.one_of(self.kind, "kind", list(KINDS))
-        if not isinstance(self.arrays, Mapping):
-            raise InputTypeError(
-                f'arrays must be a dict {{"name": array}}, got {type(self.arrays).__name__}.'
-            )
+        checks.instance(self.arrays, "arrays", Mapping, 'a dict {"name": array}')
         held = {n: checks.as_array(one, f"arrays: {n!r}") for n, one in self.arrays.items()}
         object.__setattr__(self, "arrays", held)
         for name, one in held.items():

@@ -2,7 +2,6 @@
 
 Reading order:
 
-    transport        the transport in memory, for trials and tests
     grpc_transport   gRPC with mutual TLS: a party as a server, and the connection to it
     certificates     certificates for trials on one machine
     tls              the files that mutual TLS needs, and why a connection was refused

@@ -119,17 +119,12 @@ def _name(x509: Any, text: str) -> Any:
 
 
 def _usage(x509: Any, signs_certificates: bool) -> Any:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    no = (
+        "content_commitment key_encipherment data_encipherment key_agreement encipher_only "
+        "decipher_only"
+    ).split()
+    own = {"key_cert_sign": signs_certificates, "crl_sign": signs_certificates}
+    return x509.KeyUsage(digital_signature=True, **own, **dict.fromkeys(no, False))
 
 
 def _signed(

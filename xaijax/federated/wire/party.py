@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from xaijax.core.errors import FederatedPeerLost, FederatedPolicyError, FederatedProtocolError
+from xaijax.core.checks import text
+from xaijax.core.errors import (
+    FederatedPeerLost,
+    FederatedPolicyError,
+    FederatedProtocolError,
+    InputTypeError,
+)
+from xaijax.core.public import public_class
 from xaijax.federated.wire.messages import LARGEST, METHODS, VERSION, decode, encode
 
 Names = tuple[str, ...]  # of the asking party's certificate; the first one is shown in logs
@@ -158,3 +165,61 @@ def check_version(version: int) -> None:
             f"version: protocol {version} was asked for, and this party speaks {VERSION}. Install "
             "the same version of xaijax on both sides.",
         )
+
+
+@public_class
+class InMemory:
+    """The transport to a party in the same process, for trials and tests.
+
+    It hands over the bytes that `Connection` would send.
+
+    Args:
+        party: `Guest` or `Arbiter`.
+        name: text. The name that the party knows the asking one by, as a certificate would say it;
+            policies go by it.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[0.0, 2.0, 1.0], [4.0, 0.0, 1.0]])
+        >>> part = xj.federated.Part("linear", {"weights": np.array([0.5, -1.0, 2.0])})
+        >>> guest = xj.federated.Guest(rows, ["ann", "ben"], part)
+        >>> guests = {"shop": xj.federated.InMemory(guest, "bank")}
+        >>> list(guests)
+        ['shop']
+
+        `Host` takes `guests`, and has the whole example.
+    """
+
+    def __init__(self, party: Party, name: str = "host") -> None:
+        if not hasattr(party, "handle"):
+            raise InputTypeError(
+                f"party must be a Guest or an Arbiter, got {type(party).__name__}."
+            )
+        self._party: Party | None = party
+        self._names = (text(name, "name"),)
+
+    def call(self, method: str, data: bytes, deadline: float) -> bytes:
+        """Hand one request over. `Host` and `Arbiter` call it.
+
+        Args:
+            method: the name of the request, such as "Open" or "Answer".
+            data: the bytes of the request.
+            deadline: not used; nothing is waited for.
+
+        Returns:
+            The bytes of the party's reply.
+
+        Raises:
+            FederatedPeerLost: `close` was called before.
+        """
+        del deadline  # nothing is waited for
+        if self._party is None:
+            raise FederatedPeerLost("transport: it was closed; make another one.")
+        if len(data) > LARGEST:
+            return handled({}, lambda *_: None, method, self._names, data)
+        return self._party.handle(method, self._names, data)
+
+    def close(self) -> None:
+        """Let the party go; requests raise FederatedPeerLost afterwards."""
+        self._party = None

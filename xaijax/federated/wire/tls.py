@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 
@@ -54,8 +55,7 @@ class Tls:
 
 
 def _pem(path: str | Path, name: str) -> bytes:
-    if not isinstance(path, str | Path):
-        raise InputTypeError(f"tls: {name} must be a file's name, got {type(path).__name__}.")
+    checks.instance(path, f"tls: {name}", str | Path, "a file's name")
     try:
         found = Path(path).read_bytes()
     except OSError as error:

@@ -4,12 +4,9 @@ Reading order:
 
     aec          `AEC`: the estimator, in scikit-learn's manner
     bootstrap    effects on resampled rows: standard errors and shares of ranks
-    draws        how often each row is drawn in each replicate
     logistic     a logistic slope per column, by Newton steps or to scikit-learn's stopping point
-    distinct     columns of few distinct values as tables
     learner      other learners for the slope of y on one column
     survey       the first pass over the rows: moments, target, constant columns, scales
     rows         the rows: one table in memory, or chunks that are read again for each pass
-    target       the target: numbers, or classes each against the rest
     movement     `normalized_movement_rate`: how a ranking changes when its top is removed
 """

@@ -17,25 +17,25 @@ import sklearn
 from sklearn.base import BaseEstimator, clone
 
 from xaijax.core import checks, typing
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
+    LARGEST_SEED,
     BootstrapPlan,
+    Draws,
     errors,
     rank_shares,
     refuse_many,
     replicate_effects,
     tell_many,
 )
-from xaijax.methods.aec.draws import LARGEST_SEED, Draws
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
-from xaijax.methods.aec.survey import FirstPass, survey, tell
-from xaijax.methods.aec.target import TASKS
+from xaijax.methods.aec.survey import TASKS, FirstPass, survey, tell
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,
@@ -230,9 +230,8 @@ class AEC(BaseEstimator):
         """Parameters are looked at here, not in the constructor, as scikit-learn wants it."""
         checks.one_of(self.task, "task", TASKS)
         checks.one_of(self.solver, "solver", SOLVERS)
-        if not isinstance(self.standardize, bool | np.bool_):
-            given = checks.shown(self.standardize)
-            raise InputTypeError(f"standardize must be True or False, got {given}.")
+        given = self.standardize
+        checks.yes_or_no(bool(given) if isinstance(given, np.bool_) else given, "standardize")
         if self.decimals is not None:
             if checks.whole_number(self.decimals, "decimals", least=0) > MOST_DECIMALS:
                 raise InputError(

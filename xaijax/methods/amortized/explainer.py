@@ -23,28 +23,11 @@ from xaijax.core.forks import before_jax
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows
-from xaijax.methods.amortized import files, networks, record
-from xaijax.methods.amortized.arguments import (
-    RowSplit,
-    read_hidden,
-    read_recipe,
-    read_share,
-    read_split,
-)
-from xaijax.methods.amortized.bounds import difficulty, difficulty_line, errors_of, quantile
-from xaijax.methods.amortized.calling import answered
+from xaijax.methods.amortized import calling, learning, questions, record
+from xaijax.methods.amortized import fitted as files
 from xaijax.methods.amortized.fitted import Cost, FittedNetwork
 from xaijax.methods.amortized.inputs import Inputs
-from xaijax.methods.amortized.learning import Lesson, TrainingRecipe, learn
-from xaijax.methods.amortized.predictor import Predictor
-from xaijax.methods.amortized.questions import (
-    Labels,
-    Teacher,
-    count_of,
-    refuse_other,
-    rows_at,
-    rows_between,
-)
+from xaijax.methods.amortized.predictor import Network, Predictor, dense, given
 from xaijax.methods.amortized.record import explanation, warn_below
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import progress_bar, read_progress
@@ -116,10 +99,10 @@ class AmortizedExplainer:
         seed: int = 0,
         network: AnyModel | None = None,
     ) -> None:
-        self.hidden = read_hidden(hidden)
+        self.hidden = learning.read_hidden(hidden)
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.network = None if network is None else model_of(network, "network")
-        self._question: Teacher | None = Teacher(explainer)
+        self._question: questions.Teacher | None = questions.Teacher(explainer)
         self._fitted: FittedNetwork | None = None
         self._predictor: Predictor | None = None
         self._so_far = 0
@@ -176,12 +159,12 @@ class AmortizedExplainer:
         before_jax()
         question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
-        recipe = read_recipe(steps, batch, learning_rate, self.seed)
-        judges = question.best() if judge_by is None else Teacher(judge_by)
+        recipe = learning.read_recipe(steps, batch, learning_rate, self.seed)
+        judges = question.best() if judge_by is None else questions.Teacher(judge_by)
         rows = question.read(X)
-        split = read_split(count_of(rows), judge, level, self.seed)
+        split = learning.read_split(questions.count_of(rows), judge, level, self.seed)
         if judge_by is not None:
-            refuse_other(question.fingerprint(), question.base(), np.ones(1), judges)
+            questions.refuse_other(question.fingerprint(), question.base(), np.ones(1), judges)
         asked = FitArguments(question, judges, self.hidden, self.network, recipe, level, progress)
         self._fitted, self._predictor = fitted(asked, rows, split)
         self._so_far = 0
@@ -232,13 +215,13 @@ class AmortizedExplainer:
         before_jax()
         found = self._known()
         question, predictor = self._asked(), self._ready()
-        share, progress = read_share(fallback), read_progress(progress)
+        share, progress = learning.read_share(fallback), read_progress(progress)
         rows = question.read(X)
         so_far = self._sweep
         if so_far is None:
-            so_far = self._so_far = self._so_far + count_of(rows)
+            so_far = self._so_far = self._so_far + questions.count_of(rows)
             warn_below(found, share, so_far)
-        answers = answered(question, found, predictor, rows, share, progress)
+        answers = calling.answered(question, found, predictor, rows, share, progress)
         return explanation(question, found, X, rows, answers, share, so_far, self.seed)
 
     def fingerprint(self) -> Fingerprint:
@@ -270,8 +253,8 @@ class AmortizedExplainer:
             InputError: an explainer of another question; models are told apart by their programs
                 and parameters where these can be read, else by the base value.
         """
-        found, question = self._known(), Teacher(explainer)
-        refuse_other(found.fingerprint, found.base, found.known[1], question)
+        found, question = self._known(), questions.Teacher(explainer)
+        questions.refuse_other(found.fingerprint, found.base, found.known[1], question)
         own = self.network if network is None else network
         out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
         out._fitted, out._so_far = found, self._so_far
@@ -298,7 +281,7 @@ class AmortizedExplainer:
 
         Raises InputError if it is not fitted, or has no explainer.
         """
-        warn_below(self._known(), read_share(fallback), rows)
+        warn_below(self._known(), learning.read_share(fallback), rows)
         self._ready()
         made = copy.copy(self)
         made._sweep = rows
@@ -312,7 +295,7 @@ class AmortizedExplainer:
     def _anew(self, explainer: Explainer) -> AmortizedExplainer:
         """A copy that asks an explainer made of the same arguments."""
         made = copy.copy(self)
-        made._question = Teacher(explainer)
+        made._question = questions.Teacher(explainer)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -323,7 +306,7 @@ class AmortizedExplainer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         explainer = state.pop("explainer")
         vars(self).update(state)
-        self._question = None if explainer is None else Teacher(explainer)
+        self._question = None if explainer is None else questions.Teacher(explainer)
 
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
@@ -333,7 +316,7 @@ class AmortizedExplainer:
             )
         return self._fitted
 
-    def _asked(self) -> Teacher:
+    def _asked(self) -> questions.Teacher:
         if self._question is None:
             raise InputError(
                 "this AmortizedExplainer comes from a file, which holds no model; f(x) is needed "
@@ -388,38 +371,40 @@ PIECE = 1 << 14  # rows by which the network is timed, at most
 class FitArguments:
     """What is fitted, by which arguments."""
 
-    question: Teacher
-    judge: Teacher  # who explains the judge's rows
+    question: questions.Teacher
+    judge: questions.Teacher  # who explains the judge's rows
     hidden: tuple[int, ...]
     network: Any  # a Model of the user's own, or None
-    recipe: TrainingRecipe
+    recipe: learning.TrainingRecipe
     confidence: float
     progress: Progress
 
 
-def fitted(asked: FitArguments, rows: Any, split: RowSplit) -> tuple[FittedNetwork, Predictor]:
+def fitted(
+    asked: FitArguments, rows: Any, split: learning.RowSplit
+) -> tuple[FittedNetwork, Predictor]:
     """(what was learned of rows as they were read, the network as a function)."""
     question = asked.question
     learned = np.concatenate([split.training, split.validation])
     seed = asked.recipe.seed
-    labels = question.explained(rows_at(rows, learned), asked.progress, seed)
-    truth = asked.judge.explained(rows_at(rows, split.judge), asked.progress, seed + 1)
-    inputs = Inputs.of(rows_at(rows, split.training))
+    labels = question.explained(questions.rows_at(rows, learned), asked.progress, seed)
+    truth = asked.judge.explained(questions.rows_at(rows, split.judge), asked.progress, seed + 1)
+    inputs = Inputs.of(questions.rows_at(rows, split.training))
     both = np.concatenate([learned, split.judge])
-    inputs = inputs.reaching(inputs.read(rows_at(rows, both)))
-    lesson = _lesson(question, inputs, rows_at(rows, learned), labels)
+    inputs = inputs.reaching(inputs.read(questions.rows_at(rows, both)))
+    lesson = _lesson(question, inputs, questions.rows_at(rows, learned), labels)
     trained = np.arange(len(learned)) < len(split.training)
     training, watched = lesson.take(trained), lesson.take(~trained)
     predictor = predictor_of(inputs, asked, labels.base[0], training)
     started = time.perf_counter()
     with progress_bar(asked.progress, asked.recipe.total, "steps of training", "step") as bar:
-        params, met = learn(predictor, training, watched, asked.recipe, bar.update)
+        params, met = learning.learn(predictor, training, watched, asked.recipe, bar.update)
     seconds = time.perf_counter() - started
     predictor.learned(params)
     line, ends = _difficulty(predictor, params, watched)
-    judges = _lesson(question, inputs, rows_at(rows, split.judge), truth)
+    judges = _lesson(question, inputs, questions.rows_at(rows, split.judge), truth)
     found, height = predictor.of(params, line, judges.read, judges.full)
-    errors = errors_of(found, judges.values)
+    errors = calling.errors_of(found, judges.values)
     network = asked.network
     return FittedNetwork(
         inputs=inputs,
@@ -431,7 +416,7 @@ def fitted(asked: FitArguments, rows: Any, split: RowSplit) -> tuple[FittedNetwo
         known=predictor.known,
         line=line,
         ends=ends,
-        quantile=quantile(errors / difficulty(height, ends), asked.confidence),
+        quantile=calling.quantile(errors / calling.difficulty(height, ends), asked.confidence),
         confidence=asked.confidence,
         fingerprint=question.fingerprint(),
         outputs=labels.outputs,
@@ -455,12 +440,14 @@ def fitted(asked: FitArguments, rows: Any, split: RowSplit) -> tuple[FittedNetwo
     ), predictor
 
 
-def _lesson(question: Teacher, inputs: Inputs, rows: Any, labels: Labels) -> Lesson:
-    return Lesson(inputs.read(rows), question.answers(rows), labels.values)
+def _lesson(
+    question: questions.Teacher, inputs: Inputs, rows: Any, labels: questions.Labels
+) -> learning.Lesson:
+    return learning.Lesson(inputs.read(rows), question.answers(rows), labels.values)
 
 
 def predictor_of(
-    inputs: Inputs, asked: FitArguments, base: np.ndarray, training: Lesson
+    inputs: Inputs, asked: FitArguments, base: np.ndarray, training: learning.Lesson
 ) -> Predictor:
     """The network that is trained, of outputs in units of the training rows' values."""
     centre = training.values.mean(axis=0)  # [P, K]
@@ -473,12 +460,12 @@ def predictor_of(
 
 def network_of(
     inputs: Inputs, hidden: tuple[int, ...], own: Any, shape: tuple[int, int], seed: int
-) -> networks.Network:
+) -> Network:
     """Dense layers, or the user's own; shape: (P, K)."""
     outputs = shape[0] * shape[1]
     if own is not None:
-        return networks.given(own, inputs, outputs)
-    return networks.dense(inputs, hidden, shape[1], outputs, seed)
+        return given(own, inputs, outputs)
+    return dense(inputs, hidden, shape[1], outputs, seed)
 
 
 def _or_one(spread: np.ndarray) -> np.ndarray:
@@ -486,14 +473,14 @@ def _or_one(spread: np.ndarray) -> np.ndarray:
 
 
 def _difficulty(
-    predictor: Predictor, params: Any, watched: Lesson
+    predictor: Predictor, params: Any, watched: learning.Lesson
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """(the line, between which heights it stays), by the errors of the validation rows."""
     told = predictor.told(params, watched.read, watched.full)
     flat = np.zeros(1 + told.shape[1])
     found, _ = predictor.of(params, flat, watched.read, watched.full)
-    errors = errors_of(found, watched.values)
-    line = difficulty_line(told, errors, float(predictor.scale.max()))
+    errors = calling.errors_of(found, watched.values)
+    line = calling.difficulty_line(told, errors, float(predictor.scale.max()))
     heights = line[0] + told @ line[1:]
     return line, (float(heights.min()), float(heights.max()))
 
@@ -509,15 +496,15 @@ def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
     }
 
 
-def _seconds_of_explaining(question: Teacher, rows: Any) -> float:
+def _seconds_of_explaining(question: questions.Teacher, rows: Any) -> float:
     """Returns the seconds of one row in one call of the explainer, after compilation.
 
     Not by the labels: these are made in groups, and with all that is done once. More rows are
     asked until a call takes long enough to be timed.
     """
-    N, count = count_of(rows), min(count_of(rows), 64)
+    N, count = questions.count_of(rows), min(questions.count_of(rows), 64)
     while True:
-        some = rows_between(rows, slice(0, count))
+        some = questions.rows_between(rows, slice(0, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", XaiWarning)  # it has been said
             question.explained(some, False)
@@ -528,10 +515,10 @@ def _seconds_of_explaining(question: Teacher, rows: Any) -> float:
 
 
 def _seconds_of_use(
-    question: Teacher, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
+    question: questions.Teacher, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
 ) -> float:
     """The same by the network, with f(x)."""
-    rows = rows_between(rows, slice(0, min(count_of(rows), PIECE)))
+    rows = questions.rows_between(rows, slice(0, min(questions.count_of(rows), PIECE)))
     question.answers(rows)
     started = time.perf_counter()
     read = predictor.inputs.read(rows)

@@ -1,11 +1,13 @@
 """What is known once an amortised explainer is fitted: all that a file of it holds.
 
-Letters: P players, K outputs, D what difficulty is told by.
+Letters: P players, K outputs, D what difficulty is told by, H distinct values that are inputs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.methods.amortized.inputs import Inputs
+from xaijax.results.files import npz
 from xaijax.results.fingerprint import Fingerprint
 
 
@@ -56,3 +59,46 @@ class FittedNetwork:
     cost: Cost
     judged: Mapping[str, Any]  # "r2", "relative_error" and the numbers of rows
     facts: Mapping[str, Any]  # provenance of the labels
+
+
+FORMAT = "xaijax.AmortizedExplainer"
+ASKED = ("players", "columns", "shape")  # of "marks"
+
+
+def write(
+    path: str | os.PathLike[str], fitted: FittedNetwork, hidden: tuple[int, ...], seed: int
+) -> None:
+    """One file of what was learned."""
+    fields = _plain(fitted)
+    asked: Fingerprint = fields.pop("fingerprint")
+    marks = {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
+    fields |= {
+        "inputs": _plain(fitted.inputs),
+        "marks": marks,
+        "cost": _plain(fitted.cost),
+        "judged": dict(fitted.judged),
+        "facts": dict(fitted.facts),
+        "widths": hidden,
+        "seed": seed,
+    }
+    npz.write(path, fields, FORMAT)
+
+
+def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
+    """(what was learned, widths, seed) of the fields of a file."""
+    hidden, seed = tuple(state.pop("widths")), int(state.pop("seed"))
+    inputs, cost = Inputs(**state.pop("inputs")), Cost(**state.pop("cost"))
+    marks = state.pop("marks")
+    model = () if marks["model"] is None else (marks["model"],)
+    asked = Fingerprint({name: marks[name] for name in ASKED}, marks["donors"], model)
+    found = FittedNetwork(inputs=inputs, cost=cost, fingerprint=asked, **state)
+    if not all(isinstance(leaf, np.ndarray) for leaf in found.leaves):
+        raise ValueError("leaves that are no arrays")
+    widths = tuple(leaf.shape[-1] for leaf in found.leaves[:-2:2])
+    if found.hidden is not None and not hidden == found.hidden == widths:
+        raise ValueError(f"layers of widths {widths}, but {hidden!r:.60} are said")
+    return found, hidden, seed
+
+
+def _plain(one: Any) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}

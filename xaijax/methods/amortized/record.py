@@ -35,6 +35,32 @@ def explanation(
     single = fitted.outputs is None
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
+    residual, bound = _efficiency(base, answered)
+    cost = fitted.cost
+    stats = {
+        "estimator": "amortized",
+        "model_rows": answered.model_rows,
+        "seconds": sum(answered.seconds),
+        "network_seconds": answered.seconds[0],
+        "fallback_seconds": answered.seconds[1],
+        "label_model_rows": cost.model_rows,
+        "label_seconds": cost.label_seconds,
+        "training_seconds": cost.training_seconds,
+        "break_even": cost.break_even(share),
+        "rows_so_far": so_far,
+        "fallback": share,
+        "fallback_rows": answered.sent,
+        "exact_rows": answered.exact,
+        "outside_rows": answered.outside,
+        **fitted.judged,
+        **answered.drawn,
+        "seed": seed,
+        "backend": question.explainer.model.backend,
+        **_digests(fitted),
+        **functions_of(question.explainer.quantity),
+        "efficiency_residual": residual,
+        "efficiency_bound": bound,
+    }
     return Explanation(
         **numbers(values, base, errors, single),
         **instances(X, rows),
@@ -42,7 +68,7 @@ def explanation(
         output_names=fitted.outputs,
         exact=bool(answered.exact.all()),
         kind="amortized",
-        stats=_stats(question, fitted, answered, base, share, so_far, seed),
+        stats=stats,
         provenance={
             **_facts(fitted),
             "estimator": "amortized",
@@ -68,43 +94,6 @@ def _facts(fitted: FittedNetwork) -> dict[str, Any]:
 def _digests(fitted: FittedNetwork) -> dict[str, str | None]:
     learned = fitted.fingerprint
     return {"fingerprint": learned.rows, "model_fingerprint": next(iter(learned.model), None)}
-
-
-def _stats(
-    question: Teacher,
-    fitted: FittedNetwork,
-    answered: AmortizedValues,
-    base: np.ndarray,
-    share: float,
-    so_far: int,
-    seed: int,
-) -> dict[str, Any]:
-    residual, bound = _efficiency(base, answered)
-    cost = fitted.cost
-    return {
-        "estimator": "amortized",
-        "model_rows": answered.model_rows,
-        "seconds": sum(answered.seconds),
-        "network_seconds": answered.seconds[0],
-        "fallback_seconds": answered.seconds[1],
-        "label_model_rows": cost.model_rows,
-        "label_seconds": cost.label_seconds,
-        "training_seconds": cost.training_seconds,
-        "break_even": cost.break_even(share),
-        "rows_so_far": so_far,
-        "fallback": share,
-        "fallback_rows": answered.sent,
-        "exact_rows": answered.exact,
-        "outside_rows": answered.outside,
-        **fitted.judged,
-        **answered.drawn,
-        "seed": seed,
-        "backend": question.explainer.model.backend,
-        **_digests(fitted),
-        **functions_of(question.explainer.quantity),
-        "efficiency_residual": residual,
-        "efficiency_bound": bound,
-    }
 
 
 def _efficiency(base: np.ndarray, answered: AmortizedValues) -> tuple[np.ndarray, np.ndarray]:

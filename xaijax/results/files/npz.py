@@ -13,7 +13,7 @@ import sys
 import uuid
 import zipfile
 import zoneinfo
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -293,35 +293,33 @@ def decode(value: Any, member: Callable[[str], Any]) -> Any:
     if mark is None:
         return {key: decode(item, member) for key, item in value.items()}
     content = value[mark]
-    if mark == "$dict":
-        return {decode(k, member): decode(v, member) for k, v in content}
-    if mark == "$tuple":
-        return tuple(decode(item, member) for item in content)
-    if mark == "$frame":
-        return plain_frames.from_plain(decode(content, member))
-    if mark == "$index":
-        return plain_frames.to_index(decode(content, member))
-    if mark == "$array":
-        return _decode_array(member(content), value)
-    if mark == "$objects":
-        items = [decode(item, member) for item in json.loads(member(content))]
-        shape = tuple(value["shape"])
-        if not all(type(n) is int and n >= 0 for n in shape) or math.prod(shape) != len(items):
-            raise ValueError(f"shape {shape!r:.60} for {len(items):,} objects")
-        result = np.empty(shape, dtype=object)
-        for i, item in enumerate(items):  # one by one: NumPy would spread a list over axes
-            result.flat[i] = item
-        return result
-    if mark == "$scalar":
-        name, digits = content
-        (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
-        return one
-    if mark == "$time":
-        return _decode_time(*content)
-    if mark == "$pandas":
-        return plain_frames.missing_value(content)
-    simple: dict[str, Callable[[str], Any]] = {"$float": float, "$bytes": bytes.fromhex}
-    return simple[mark](content)
+
+    def again(one: Any) -> Any:
+        return decode(one, member)
+
+    made: dict[str, Callable[[], Any]] = {
+        "$dict": lambda: {again(k): again(v) for k, v in content},
+        "$tuple": lambda: tuple(map(again, content)),
+        "$frame": lambda: plain_frames.from_plain(again(content)),
+        "$index": lambda: plain_frames.to_index(again(content)),
+        "$array": lambda: _decode_array(member(content), value),
+        "$objects": lambda: _decode_objects(again(json.loads(member(content))), value["shape"]),
+        "$scalar": lambda: _decode_scalar(*content),
+        "$time": lambda: _decode_time(*content),
+        "$pandas": lambda: plain_frames.missing_value(content),
+        "$float": lambda: float(content),
+        "$bytes": lambda: bytes.fromhex(content),
+    }
+    return made[mark]()
+
+
+def _decode_objects(items: list[Any], shape: Sequence[int]) -> np.ndarray:
+    if not all(type(n) is int and n >= 0 for n in shape) or math.prod(shape) != len(items):
+        raise ValueError(f"shape {tuple(shape)!r:.60} for {len(items):,} objects")
+    result = np.empty(shape, dtype=object)
+    for i, item in enumerate(items):  # one by one: NumPy would spread a list over axes
+        result.flat[i] = item
+    return result
 
 
 def _encode_mapping(value: Mapping[Any, Any], where: str, members: Members) -> Any:
@@ -370,6 +368,11 @@ def _encode_scalar(value: np.generic, where: str) -> Any:
         raise InputError(f"{where}: a NumPy scalar of dtype {value.dtype} cannot be saved.")
     name = value.dtype.name if _is_extended(value.dtype) else value.dtype.str
     return {"$scalar": [name, np.asarray(value).tobytes().hex()]}
+
+
+def _decode_scalar(name: str, digits: str) -> np.generic:
+    (one,) = np.frombuffer(bytes.fromhex(digits), dtype=_dtype(name))
+    return one
 
 
 def _encode_time(value: Any, where: str) -> list[Any]:

@@ -7,5 +7,4 @@ Reading order:
     space       where lines run: among the codes of rows, or among what a function makes of them
     reading     rows, baselines and players as codes
     slopes      which models have slopes, and what is said of the others
-    lines       the places on lines: those of a quadrature, or drawn
 """

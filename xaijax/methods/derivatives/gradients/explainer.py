@@ -23,32 +23,18 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
-from xaijax.games.measure.score import largest, read_outputs, refuse_columns
+from xaijax.games.measure.score import ChosenColumn, largest, read_outputs, refuse_columns
 from xaijax.games.refuse import minute
-from xaijax.methods.derivatives.gradients.lines import Lines, drawn, quadrature
-from xaijax.methods.derivatives.gradients.reading import (
-    Work,
-    donors_of,
-    owner_of,
-    refuse_background,
-    refuse_nan,
-    refuse_whole_numbers,
-    stand_ins,
-)
+from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients.run import (
     PASSES,
     GradientPrograms,
+    Lines,
     base_answers,
     base_rows,
+    drawn,
+    quadrature,
     sizes_of,
-)
-from xaijax.methods.derivatives.gradients.slopes import (
-    refuse_answers,
-    refuse_findings,
-    refuse_host,
-    refuse_model,
-    refuse_not_finite,
-    warn_of_steps,
 )
 from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair, space_of
 from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
@@ -158,7 +144,7 @@ class GradientExplainer:
         self.seed = checks.whole_number(seed, "seed", least=0)
         self._pair = Pair(model) if isinstance(model, tuple) else None
         if self._pair is None:
-            refuse_model(model)
+            slopes.refuse_model(model)
         self.model: Any = model if self._pair is None else self._pair.whole
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, limits
@@ -211,16 +197,16 @@ class GradientExplainer:
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
         if outputs is not None:
-            _refuse_one(run.outputs)
+            ChosenColumn().refuse(run.outputs)
         if names is not None:
             refuse_columns(names, run.outputs)
         self._tell_long(run, len(work))
         allowed = self.model.nonfinite == "propagate"
         with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
             full = run.answers(work.codes)
-            refuse_answers(full, "X row", allowed)
+            slopes.refuse_answers(full, "X row", allowed)
             start = base_answers(run, work)
-            refuse_answers(start, "the background as seen from X row", allowed)
+            slopes.refuse_answers(start, "the background as seen from X row", allowed)
             base = np.broadcast_to(start, full.shape)
             if outputs is not None:
                 work = _with_column(work, largest(full) if names is None else names)
@@ -228,8 +214,8 @@ class GradientExplainer:
                 place = work.column[:, None].astype(np.int64)
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
-        refuse_not_finite(values, allowed)
-        warn_of_steps(values, full, base, run.lines.drawn)
+        slopes.refuse_not_finite(values, allowed)
+        slopes.warn_of_steps(values, full, base, run.lines.drawn)
         answer = GradientResult(values, variances, full, base)
         seconds = time.perf_counter() - started
         return explanation(self, X, rows, run, work, answer, before, seconds)
@@ -250,7 +236,7 @@ class GradientExplainer:
         _, work, _ = self._read(X, outputs)
         run, _ = self._run(work)
         if outputs is not None:
-            _refuse_one(run.outputs)
+            ChosenColumn().refuse(run.outputs)
             work = _with_column(work, np.zeros((len(work), 1)))
         N, compiled = len(work), run.engine.compiled
         asked = N, base_rows(run, work)
@@ -302,14 +288,14 @@ class GradientExplainer:
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, limits = self._given
-        donors = donors_of(self.model, background, weights, self._pair is not None, X)
-        refuse_background(donors, self.path)
+        donors = reading.donors_of(self.model, background, weights, self._pair is not None, X)
+        reading.refuse_background(donors, self.path)
         self.players = players_of_rows(players, donors.table)
-        self._owner, P = owner_of(self.players), self.players.count
+        self._owner, P = reading.owner_of(self.players), self.players.count
         self._lines = self._lines_for(donors)
         if self._pair is None:
             self._space: Any = CodeSpace(donors.columns)
-            refuse_whole_numbers(donors, self._owner, P)
+            reading.refuse_whole_numbers(donors, self._owner, P)
         else:
             self._space = Between(self._pair, donors.table)
             self._space.refuse(self.model.params, donors.for_loops, self._owner, P)
@@ -332,7 +318,7 @@ class GradientExplainer:
             )
         return quadrature(weights, self.steps)
 
-    def _read(self, X: Any, outputs: Any) -> tuple[Any, Work, np.ndarray | None]:
+    def _read(self, X: Any, outputs: Any) -> tuple[Any, reading.Work, np.ndarray | None]:
         """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
         before_jax()
         evaluator = self._open(X)
@@ -347,15 +333,17 @@ class GradientExplainer:
             told = getattr(self.model, "output_names", None)
             names = read_outputs(outputs, N, self.model.classes, told)
         _, codes = evaluator.encoded(rows)
-        refuse_host(evaluator.engine.model)
+        slopes.refuse_host(evaluator.engine.model)
         own = None
         if self.model.allow_nan and not isinstance(codes, MappedRows):  # else it is refused above
-            refuse_nan(codes, "X")
+            reading.refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = stand_ins(self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan)
-        return rows, Work(codes, own, self._owner), names
+            own = reading.stand_ins(
+                self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan
+            )
+        return rows, reading.Work(codes, own, self._owner), names
 
-    def _run(self, work: Work) -> tuple[GradientPrograms, Any]:
+    def _run(self, work: reading.Work) -> tuple[GradientPrograms, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
         before = evaluator.clock.copy()
@@ -364,7 +352,7 @@ class GradientExplainer:
         key = id(engine)
         if key not in self._runs:
             findings = engine.findings
-            refuse_findings(engine.model, findings)
+            slopes.refuse_findings(engine.model, findings)
             placement = placed(engine.devices, engine.model.params)
             S = self._lines.times.shape[1]
             sizes = sizes_of(
@@ -414,18 +402,9 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     return count
 
 
-def _refuse_one(K: int) -> None:
-    """Raise InputError for outputs= of a model of one output."""
-    if K == 1:
-        raise InputError(
-            "outputs= chooses one of several outputs for each instance, and the model answers with "
-            "one number a row. Leave it out."
-        )
-
-
-def _with_column(work: Work, numbers: np.ndarray) -> Work:
+def _with_column(work: reading.Work, numbers: np.ndarray) -> reading.Work:
     """The same with the output [N, 1] of each instance."""
-    return Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))
+    return reading.Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))
 
 
 KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
@@ -451,44 +430,19 @@ def explanation(
     X: Any,
     rows: Any,
     run: GradientPrograms,
-    work: Work,
+    work: reading.Work,
     answer: GradientResult,
     before: Any,
     seconds: float,
 ) -> Explanation:
     """Put values, stats and provenance together; before: the clock when the run began."""
     scalar = answer.values.shape[2] == 1
-    findings = run.engine.findings
-    present = getattr(asked.players, "present", None)
+    engine, N = run.engine, len(work)
     errors = answer.variances
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
-    return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        feature_names=asked.players.names,
-        output_names=None if scalar else findings.output_names,
-        exact=False,
-        kind=KINDS[asked.path],
-        stats=_stats(asked, X, run, work, answer, before, seconds, scalar),
-        provenance=_provenance(asked, run, work),
-        present=present,
-    )
-
-
-def _stats(
-    asked: GradientExplainer,
-    X: Any,
-    run: GradientPrograms,
-    work: Work,
-    answer: GradientResult,
-    before: Any,
-    seconds: float,
-    scalar: bool,
-) -> dict[str, Any]:
-    engine, clock, N = run.engine, run.engine.clock, len(work)
     stats: dict[str, Any] = {
-        **cost(engine, clock, before, seconds),
+        **cost(engine, engine.clock, before, seconds),
         "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
@@ -504,10 +458,19 @@ def _stats(
         stats["dof"] = np.full(N, run.lines.dof)
     if work.column is not None:
         stats["outputs"] = work.column.astype(np.int64)
-        names = engine.findings.output_names
-        if names is not None:
-            stats["output_names"] = np.array(names)[stats["outputs"]]
-    return stats
+        if engine.findings.output_names is not None:
+            stats["output_names"] = np.array(engine.findings.output_names)[stats["outputs"]]
+    return Explanation(
+        **numbers(answer.values, answer.base, errors, scalar),
+        **instances(X, rows),
+        feature_names=asked.players.names,
+        output_names=None if scalar else engine.findings.output_names,
+        exact=False,
+        kind=KINDS[asked.path],
+        stats=stats,
+        provenance=_provenance(asked, run, work),
+        present=getattr(asked.players, "present", None),
+    )
 
 
 def _digests(run: GradientPrograms) -> dict[str, str | None]:
@@ -515,7 +478,9 @@ def _digests(run: GradientPrograms) -> dict[str, str | None]:
     return {"fingerprint": donors, "model_fingerprint": probed_fingerprint(run.engine)}
 
 
-def _provenance(asked: GradientExplainer, run: GradientPrograms, work: Work) -> dict[str, Any]:
+def _provenance(
+    asked: GradientExplainer, run: GradientPrograms, work: reading.Work
+) -> dict[str, Any]:
     """How the values were made: public facts."""
     engine = run.engine
     return {
