@@ -23,7 +23,7 @@ from xaijax.games.measure.replacement.rows import replacement_of
 from xaijax.games.measure.score import chosen_column, read_outputs
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.fingerprint import functions_of
+from xaijax.methods.record import functions_of
 from xaijax.models.model import Model
 from xaijax.players.players import OwnPlayers, player_names
 from xaijax.results.asked import asked_output

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -63,14 +64,19 @@ class Exact:
     name = "exact"
     efficient = True  # base value plus Shapley values is f(x) but for rounding
 
+    @cached_property
+    def weights(self) -> Weights:
+        """The matrices of `p`, which all calls share."""
+        return Weights.semivalue(self.p)
+
     def in_closed_form(self, game: GameRun) -> bool:
         """Whether the values come from full rows alone; probes the model."""
-        return ask.in_closed_form(game, Weights.semivalue(self.p))
+        return ask.in_closed_form(game, self.weights)
 
     def plan(self, game: GameRun, rows: np.ndarray, planned: Planned) -> None:
         """Add what `estimate` asks for the instances `rows` [n]."""
         if game.quantity.linear:
-            ask.plan_semivalues(game, Weights.semivalue(self.p), rows, planned)
+            ask.plan_semivalues(game, self.weights, rows, planned)
         else:
             ask.plan_tables(game, rows, planned)
 
@@ -79,7 +85,7 @@ class Exact:
         p = self.p
         if not game.quantity.linear:
             return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
-        totals = ask.semivalues(game, Weights.semivalue(p), rows)
+        totals = ask.semivalues(game, self.weights, rows)
         errors = _noise_errors(game, lambda: _squares(p), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 

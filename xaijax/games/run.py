@@ -13,15 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
-from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
+from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
-from xaijax.tables.table import CodeTable
+from xaijax.tables.table import CodeTable, agreement_codes
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ
 from xaijax_kernels.engine.single_rows import RowStream
@@ -239,7 +238,7 @@ class GameRun:
         """
         if self._sizes is None:
             donors = self.engine.replacement.codes
-            of_donors = largest_of_donors(self.engine)
+            of_donors = self.engine.largest_of_donors
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
             own = of_donors if same else self.engine.largest(self.codes)

@@ -73,6 +73,19 @@ class Structure(Protocol):
         ...
 
 
+def shapes_of(structure: Structure, params: Any) -> Layer:
+    """The structure's layer, with shapes in place of arrays; traced once for the structure, which
+    never changes, and parameters of the same shapes and dtypes: a trace takes as long as a small
+    run.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    known = vars(structure).setdefault("known shapes", {})
+    key = (tree, tuple(map(jax.typeof, leaves)))
+    if key not in known:
+        known[key] = jax.eval_shape(structure.of, params)
+    return known[key]
+
+
 class Layer(Protocol):
     """What joins columns, at some parameters.
 

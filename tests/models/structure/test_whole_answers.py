@@ -13,9 +13,9 @@ import pytest
 from often import some_slow
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
-from xaijax.games.asking import whole_rows
 
 import xaijax as xj
+from xaijax.games import certify
 from xaijax.games.engine.plan import SHARES
 from xaijax.models.asking import row_count
 from xaijax.models.structure import found as affine
@@ -115,13 +115,13 @@ def test_a_structure_that_fails_past_the_probe_is_refused(kind: str, where: str)
 
 @pytest.mark.slow
 def test_data_that_are_their_own_donors_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, both = [], whole_rows._both
+    asked, both = [], certify._both
 
     def counted(probed: Any, codes: Any) -> Any:
         asked.append(len(codes))
         return both(probed, codes)
 
-    monkeypatch.setattr(whole_rows, "_both", counted)
+    monkeypatch.setattr(certify, "_both", counted)
     outcome: dict[str, Any] = {"outcome": "score", "quantity": "rate", "bounds": (-9, 9)}
     xj.QII(declared(), BACKGROUND, **outcome).unary()
     assert sum(asked) == len(BACKGROUND)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.threads import in_order, threads_of
+from xaijax.core.process import in_order, threads_of
 from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
@@ -24,10 +24,9 @@ from xaijax.games.engine.plan import (
     capacity,
     power_below,
 )
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import answer_host
-from xaijax.tables.table import CodeTable
+from xaijax.tables.table import CodeTable, agreement_codes
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
 from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement, placed
@@ -25,7 +24,7 @@ from xaijax_kernels.engine.tiles import (
     traced,
     widest_layer,
 )
-from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.base import Structure, shapes_of
 from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
 
@@ -171,7 +170,7 @@ class WalkBackend:
         """Rows of one call of the head, as a tile of the plain model would have."""
         model = self._model
         structure = self._structure
-        hidden = shapes_of(structure.of, model.params).width
+        hidden = shapes_of(structure, model.params).width
         probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
         jaxpr = traced(structure.head, model.params, probe).jaxpr
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))

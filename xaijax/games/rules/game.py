@@ -15,7 +15,6 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import MemoryPlan
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
 from xaijax.games.rules.coverage import Cover, settled
@@ -25,7 +24,7 @@ from xaijax.games.rules.pulls import satisfying
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
-from xaijax.tables.table import FloatTable
+from xaijax.tables.table import FloatTable, agreement_codes
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 

@@ -21,12 +21,11 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable, FloatTable, read_by
+from xaijax.tables.table import CodeTable, FloatTable, agreement_codes, read_by
 
 
 @dataclass(frozen=True)

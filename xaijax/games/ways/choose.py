@@ -52,7 +52,7 @@ from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
-from xaijax.games.ways.closed_form import ByClosedForm, affine_head, closed_form
+from xaijax.games.ways.closed_form import ByClosedForm, closed_form
 from xaijax.games.ways.corners import ByPairs
 from xaijax.games.ways.distinct_donors import (
     ByCrossing,
@@ -95,7 +95,7 @@ class SemivalueWay(Protocol):
 def semivalues(ask: GameRun, weights: Weights) -> list[SemivalueWay]:
     """The ways to the values with these weights, in order; probes the model."""
     engine = ask.probe()
-    linear = ask.quantity.linear and affine_head(engine) is not None
+    linear = ask.quantity.linear and engine.affine is not None
     form = closed_form(engine, weights) if linear and ask.may_solve() else None
     if form is not None:
         return [ByClosedForm(ask, form)]

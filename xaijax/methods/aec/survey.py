@@ -11,7 +11,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.methods.aec.rows import Rows
 from xaijax.methods.aec.target import DistinctTargets, Target
 from xaijax_kernels.collinearity.moments import Moments, block_moments, merge

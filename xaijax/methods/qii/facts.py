@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement.base import Replacement, agreement_codes
+from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import is_same, shares_memory
-from xaijax.tables.table import CodeTable
+from xaijax.tables.table import CodeTable, agreement_codes
 
 STEP = 1 << 16  # rows compared at a time
 

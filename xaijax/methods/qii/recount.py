@@ -15,7 +15,6 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.games.ways.plain import ToInts, plain_sums
@@ -28,7 +27,7 @@ from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable
+from xaijax.tables.table import CodeTable, agreement_codes
 
 if TYPE_CHECKING:
     from xaijax.methods.qii.problem import QIIProblem
