@@ -28,7 +28,6 @@ from xaijax.games.ways.choose import SemivalueWay, in_parts
 from xaijax.games.ways.corners import full_tables, tables_coming
 from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
-from xaijax_kernels.games.interactions import count
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -73,17 +72,17 @@ def in_closed_form(run: GameRun, weights: Weights) -> bool:
 
 
 def _stretches(
-    run: GameRun, ways: list[SemivalueWay], chosen: np.ndarray, order: int = 1
+    run: GameRun, ways: list[SemivalueWay], chosen: np.ndarray, weights: Weights
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
     """(place of the first, instances, how they differ from the donors) that are planned
-    together, of the instances `chosen`; order: the players of a set at most.
+    together, of the instances `chosen`.
     """
     if ways[0].asks_hybrids:
         for first, differs in run.differing(chosen):
             yield first, chosen[first : first + len(differs)], differs
         return
     # The columns in float64, and three tables of values.
-    each = 8 * (run.codes.shape[1] + 3 * count(run.P, order) * run.engine.outputs)
+    each = 8 * (run.codes.shape[1] + 3 * weights.count(run.P) * run.engine.outputs)
     step = min(CLOSED_ROWS, max(1, run.engine.memory.fits("results", each)))
     for first in range(0, len(chosen), step):
         yield first, chosen[first : first + step], None
@@ -100,7 +99,7 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
     totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random)
     ways = choose.semivalues(run, weights)
-    for stretch in _stretches(run, ways, chosen, weights.order):
+    for stretch in _stretches(run, ways, chosen, weights):
         add = partial(_add, run, ways, totals, *stretch)
         backend, _ = run.with_less_where_memory_is_short(backend, add)
     run.structure, run.closed = ways[-1].structure, not ways[0].asks_hybrids
@@ -381,7 +380,7 @@ def plan_whole_rows(run: GameRun, planned: Planned) -> None:
 def plan_semivalues(run: GameRun, weights: Weights, rows: np.ndarray, planned: Planned) -> None:
     """Add what `semivalues` asks with these weights for the instances `rows` [n]."""
     backend, ways = run.backend(), choose.semivalues(run, weights)
-    for _, here, differs in _stretches(run, ways, rows):
+    for _, here, differs in _stretches(run, ways, rows, weights):
         stretch, left = Stretch(backend, here, differs), np.arange(len(here))
         for way in ways:
             places = left[way.takes(stretch)[left]]

@@ -18,7 +18,6 @@ from xaijax.core.process import cores
 from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine, once
 from xaijax.games.engine.loop import Backend, Check, Stream
 from xaijax.games.measure.score import Score
-from xaijax.tables.table import agreement_codes
 from xaijax_kernels.engine.lattice import differing
 from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.structures.summed import WHOLE_ROWS
@@ -54,7 +53,7 @@ def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
         n = int(largest.argmax())
         engine = game.engine
         x, donors = game.codes[n : n + 1], engine.replacement.codes
-        own = differing(agreement_codes(x), agreement_codes(donors), engine.code_players, game.P)
+        own = differing(x, donors, engine.code_players, game.P)
         b = int(engine.replacement.row[own[0].sum(axis=1).argmax()])
         raise EnumerationLimitError(
             f"X row {n} and background row {b} differ in {k} players, which is 2^{k} "

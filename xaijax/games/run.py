@@ -20,7 +20,7 @@ from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
-from xaijax.tables.table import CodeTable, agreement_codes
+from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.lattice import Pairs, pack
 from xaijax_kernels.engine.lattice import differing as _differ
 from xaijax_kernels.engine.single_rows import RowStream
@@ -173,10 +173,9 @@ class GameRun:
 
     def _differing(self, rows: np.ndarray) -> np.ndarray:
         """Which players of these instances differ from each donor, bool [n, B, P]."""
-        donors = self.engine.replacement.bits
+        donors = self.engine.replacement.codes
         if self.engine.model.deterministic:
-            x = agreement_codes(self.codes[rows])
-            return _differ(x, donors, self.engine.code_players, self.P)
+            return _differ(self.codes[rows], donors, self.engine.code_players, self.P)
         # A random answer differs from itself: nothing may be asked once for two.
         return np.ones((len(rows), len(donors), self.P), bool)
 

@@ -98,7 +98,7 @@ def sizes(model: Model, players: Any, N: int, P: int) -> dict[str, Any]:
     return {
         "instances": N,
         "players": P,
-        "player_columns": players.all_columns(),
+        "player_columns": players.all_columns,
         "precision": model.precision if model.backend == "jax" else "float64",
         "versions": VERSIONS,
     }

@@ -73,13 +73,6 @@ class CodeTable(Protocol):
         ...
 
 
-def agreement_codes(codes: np.ndarray) -> np.ndarray:
-    """Codes as whole numbers, to be compared bit for bit."""
-    if codes.dtype.kind == "f":
-        return codes.view(f"i{codes.dtype.itemsize}")
-    return codes
-
-
 def one_nan(array: np.ndarray) -> np.ndarray:
     """The same array with all NaN made the one NaN, so that NaN equals NaN bit for bit."""
     lost = np.isnan(array) if array.dtype.kind == "f" else None

@@ -426,11 +426,15 @@ class Evaluator:
         """Ask for this score of an answer from now on."""
         self._use(replace(self.engine, score=score))
 
-    def refresh(self) -> bool:
-        """Returns whether the model in use is the one that answers, as far as is known.
+    def answers(self) -> bool:
+        """Returns whether the model in use is the one that answers, as far as is known."""
+        self.refresh()
+        model = self.engine.model
+        return answering(model, self._offsets) is model
 
-        Forgets what is known of a host estimator that was fitted again since it was probed: it is
-        asked as it is at each call. Raises InputError for a translated one.
+    def refresh(self) -> None:
+        """Forgets what is known of a host estimator that was fitted again since it was probed,
+        which is asked as it is at each call. Raises InputError for a translated one.
         """
         model, findings = self.engine.model, self.engine.findings
         check_unchanged(model)
@@ -438,7 +442,6 @@ class Evaluator:
         if changed is not None and changed():
             self._use(replace(self.engine))
             self.fits += 1
-        return answering(model, self._offsets) is model
 
     def encoded(self, rows: Any, every: bool = True) -> tuple[CodeTable, np.ndarray]:
         """Returns (a table that knows these rows, their codes [N, C]), of rows that it has read.

@@ -26,10 +26,10 @@ from xaijax.games.engine.plan import (
 )
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import answer_host
-from xaijax.tables.table import CodeTable, agreement_codes
+from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, agreement_codes
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means, list_words
 from xaijax_kernels.engine.tables import tables_of_pairs
 from xaijax_kernels.engine.tiles import (

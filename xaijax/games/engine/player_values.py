@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
-from xaijax.tables.table import agreement_codes
+from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 

@@ -24,7 +24,8 @@ from xaijax.games.rules.pulls import satisfying
 from xaijax.games.rules.space import Perturbation
 from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
-from xaijax.tables.table import FloatTable, agreement_codes
+from xaijax.tables.table import FloatTable
+from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.rules.candidates import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 

@@ -25,7 +25,8 @@ from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.spaces import SPACES
 from xaijax.players.players import OwnPlayers, Players
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable, FloatTable, agreement_codes, read_by
+from xaijax.tables.table import CodeTable, FloatTable, read_by
+from xaijax_kernels.engine.lattice import agreement_codes
 
 
 @dataclass(frozen=True)

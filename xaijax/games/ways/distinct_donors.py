@@ -20,8 +20,7 @@ from xaijax.games.engine.player_values import distinct
 from xaijax.games.run import GameRun
 from xaijax.games.ways.crossed import crossed
 from xaijax.games.ways.totals import Means
-from xaijax.tables.table import agreement_codes
-from xaijax_kernels.engine.lattice import kept_columns
+from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
 
 WORTH = 0.75  # of the rows that the list would need
 MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept

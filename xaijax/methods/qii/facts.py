@@ -18,7 +18,8 @@ from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import is_same, shares_memory
-from xaijax.tables.table import CodeTable, agreement_codes
+from xaijax.tables.table import CodeTable
+from xaijax_kernels.engine.lattice import agreement_codes
 
 STEP = 1 << 16  # rows compared at a time
 

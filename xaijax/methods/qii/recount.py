@@ -27,7 +27,8 @@ from xaijax.players.players import OwnPlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable, agreement_codes
+from xaijax.tables.table import CodeTable
+from xaijax_kernels.engine.lattice import agreement_codes
 
 if TYPE_CHECKING:
     from xaijax.methods.qii.problem import QIIProblem
@@ -118,7 +119,7 @@ class QiiRecount:
             "pool_weights": None if secret else _of_rows(donors.weights),
             "donors": None if secret else _of_rows(donors.row),  # those of positive weight
             "chance": None if self.chance is None else _of_rows(self.chance),
-            "players": [list(columns) for columns in problem.players.all_columns()],
+            "players": [list(columns) for columns in problem.players.all_columns],
         }
 
     def sums(self) -> ExactSums:

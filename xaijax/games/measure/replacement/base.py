@@ -28,11 +28,11 @@ from xaijax.tables.table import (
     FloatTable,
     Untranslatable,
     WordTable,
-    agreement_codes,
     dtype_of,
 )
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
+from xaijax_kernels.engine.lattice import agreement_codes
 
 
 @dataclass(frozen=True)
