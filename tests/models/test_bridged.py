@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xaijax.core.errors import ModelOutputError
+from xaijax.models.asking import comparison
 from xaijax.models.asking.comparison import Bridged
-from xaijax.models.translations import translated
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 2)).astype("f4")
@@ -27,7 +27,7 @@ def own(rows: Any) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translated, "AT_ONCE", 10)  # so that rows come in three parts
+    monkeypatch.setattr(comparison, "AT_ONCE", 10)  # so that rows come in three parts
 
 
 def test_answers_that_agree_are_taken() -> None:

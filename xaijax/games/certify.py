@@ -47,7 +47,7 @@ class WholeAnswers:
 def whole_answers(ask: GameRun) -> WholeAnswers:
     """Ask both for the game's instances and donors; raises ModelOutputError.
 
-    ask: the questions of these games (`questions.Run`), of a model with a structure.
+    ask: the run of these games, of a model with a structure.
     """
     ends, both, base, allowed = _of_donors(ask.engine)
     donors = ask.engine.replacement.codes
@@ -330,7 +330,7 @@ class EmptyAndFull:
     """The ends of the games on one set of instances."""
 
     def __init__(self, ask: GameRun) -> None:
-        """ask: the questions of these games (`questions.Run`)."""
+        """ask: the run of these games."""
         self._ask = ask
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None

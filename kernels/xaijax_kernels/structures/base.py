@@ -127,7 +127,7 @@ class Layer(Protocol):
 
     @property
     def slot_bits(self) -> tuple[int, ...]:
-        """log2 of the rows of slots, ascending; each takes a program (see `Questions.packs`)."""
+        """log2 of the rows of slots, ascending; each takes a program (see `GameRun.packs`)."""
         ...
 
     @property

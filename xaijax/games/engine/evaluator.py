@@ -250,12 +250,12 @@ class Engine:
 
     @cached_property
     def crosses(self) -> bool:
-        """Whether parts of instances and donors may be put together; see `GameRun.crosses`."""
+        """Whether parts of instances and donors may be put together; see `GameRun.may_cross`."""
         return self.found is not None and self.model.deterministic
 
     @cached_property
     def structured(self) -> bool:
-        """Whether corners are answered by the model's structure; see `GameRun.structured`.
+        """Whether corners are answered by the model's structure; see `GameRun.may_solve`.
 
         Not where the score looks at f(x): rounded in another way, x might not get its own label.
         """

@@ -6,8 +6,8 @@ a tile, L sizes in a block, T tiles in a dispatch.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -125,7 +125,7 @@ class WalkBackend:
         return calls
 
     def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray) -> int:
-        program, T = self._compiled.program(self.recipe(x.dtype)), self.tiles
+        program, T = self._program, self.tiles
         rows = np.zeros((self._instances, x.shape[1]), x.dtype)
         rows[: len(x)] = x
         listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
@@ -175,6 +175,10 @@ class WalkBackend:
         jaxpr = traced(structure.head, model.params, probe).jaxpr
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
+
+    @cached_property
+    def _program(self) -> Any:
+        return self._compiled.program(self.recipe(self._donors.dtype))
 
     def recipe(self, dtype: np.dtype) -> ProgramRecipe:
         """What the program of a dispatch is compiled of."""

@@ -88,7 +88,7 @@ def compare(
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
-    # Of a declared sum over players it is not known yet who these are: see `whole_rows.py`.
+    # Of a declared sum over players it is not known yet who these are: see `games/certify.py`.
     known = shapes_of(structure, model.params)
     masks = np.concatenate([every, some]) if known.by_columns else every
     for kept in masks:
