@@ -110,9 +110,9 @@ def test_only_the_rows_themselves_are_taken_for_them() -> None:
     known = Agreed()
 
     def among(rows: Any, centred: bool = False) -> bool:
-        return known.holds(known.key(centred, [rows]), False)
+        return known.key(centred, [rows]) in known
 
-    known.add(known.key(False, [X]), False, STAMP, SPREAD)
+    known.add(known.key(False, [X]), STAMP, SPREAD)
     assert among(X) and among(X.copy()) and among(np.asfortranarray(X))
     assert not among(X, centred=True)
     near = X.copy()
@@ -122,20 +122,30 @@ def test_only_the_rows_themselves_are_taken_for_them() -> None:
     assert not among(X.astype(np.float32)) and not among(X.reshape(800, 2))
     assert not among(X.astype(object)) and not among(X.tolist())
     zero = np.zeros((2, 4))
-    known.add(known.key(False, [zero]), False, STAMP, SPREAD)
+    known.add(known.key(False, [zero]), STAMP, SPREAD)
     assert among(zero) and not among(-zero)  # which 1 / x tells apart
 
 
 def test_what_proves_little_is_not_kept() -> None:
     known = Agreed()
     key = known.key(False, [X])
-    known.add(key, False, STAMP, np.zeros(1))  # equal answers: hundreds of roundings pass
-    known.add(key, False, STAMP, None)
-    known.add(key, False, Stamp(Sum()), SPREAD)
-    known.add(known.key(False, [X.tolist()]), False, STAMP, SPREAD)
-    assert not known.holds(key, False) and not known.holds(None, False)
+    known.add(key, STAMP, np.zeros(1))  # equal answers: hundreds of roundings pass
+    known.add(key, STAMP, None)
+    known.add(key, Stamp(Sum()), SPREAD)
+    known.add(known.key(False, [X.tolist()]), STAMP, SPREAD)
+    assert key not in known and None not in known
     for one in range(MOST + 1):
-        known.add(one + 1, False, STAMP, SPREAD)
-    assert [known.holds(one, False) for one in (1, 2, MOST + 1)] == [False, True, True]
+        known.add(one + 1, STAMP, SPREAD)
+    assert [one in known for one in (1, 2, MOST + 1)] == [False, True, True]
     known.clear()
-    assert not known.holds(2, False)
+    assert 2 not in known
+
+
+def test_labels_that_agreed_are_kept_with_their_scores() -> None:
+    known = Agreed()
+    known.add(known.key(False, [X]), STAMP, SPREAD)
+    assert known.key(False, [X], labels=True) not in known
+    known.clear()
+    known.add(known.key(False, [X], labels=True), STAMP, SPREAD)
+    assert known.key(False, [X], labels=True) in known and known.key(False, [X]) in known
+    assert known.key(True, [X]) not in known
