@@ -37,7 +37,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 # Loaded at once: it sees a fork that comes after the first use of JAX, whoever used it.
-from xaijax.core import forks as _forks  # noqa: F401
+from xaijax.core import process as _process  # noqa: F401
 from xaijax.core.elsewhere import absent as _absent
 from xaijax.core.version import __version__ as __version__
 

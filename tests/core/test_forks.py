@@ -10,7 +10,7 @@ import pytest
 from repository import CASES
 
 import xaijax as xj
-from xaijax.core import forks
+from xaijax.core import process
 
 ROWS = np.ones((3, 2), np.float32)
 
@@ -68,7 +68,7 @@ def test_what_needs_no_jax_of_the_parent_goes_on(what):
     ids=["shapley_values", "predict", "probe", "Explainer"],
 )
 def test_row_68_a_forked_child_is_refused_at_once(ask, monkeypatch):
-    monkeypatch.setattr(forks, "_forked", True)
+    monkeypatch.setattr(process, "_forked", True)
     with pytest.raises(xj.ForkedProcessError, match="spawn"):
         ask()
 
@@ -81,6 +81,6 @@ def test_row_68_an_explainer_made_before_the_fork_is_refused(kind, monkeypatch):
         if kind == "gradients"
         else xj.AmortizedExplainer(xj.Explainer(model, ROWS)).fit
     )
-    monkeypatch.setattr(forks, "_forked", True)
+    monkeypatch.setattr(process, "_forked", True)
     with pytest.raises(xj.ForkedProcessError, match="spawn"):
         made(ROWS)

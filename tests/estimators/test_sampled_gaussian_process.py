@@ -18,7 +18,7 @@ from scipy.stats import multivariate_normal
 from threadpoolctl import threadpool_info
 
 import xaijax as xj
-from xaijax.core.threads import one_thread_of_blas
+from xaijax.core.process import one_thread_of_blas
 from xaijax.estimators import gaussian_process as gp
 from xaijax.estimators import process
 from xaijax.estimators.gaussian_process import GaussianProcess

@@ -9,7 +9,7 @@ import pytest
 from small_case import B, X, f64
 
 import xaijax as xj
-from xaijax.core import threads
+from xaijax.core import process
 
 ROWS = np.random.default_rng(4).normal(size=(40, 4)).astype(np.float32)
 
@@ -123,7 +123,7 @@ def test_the_deadline_holds_in_threads():
 
 def test_no_more_calls_than_threads_are_begun_ahead():
     begun = []
-    found = threads.in_order(lambda i: begun.append(i) or i, range(100), 4)
+    found = process.in_order(lambda i: begun.append(i) or i, range(100), 4)
     assert next(found) == 0 and len(begun) <= 4
     found.close()
     time.sleep(0.05)

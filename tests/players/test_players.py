@@ -35,13 +35,13 @@ def test_groups_of_many_columns(as_text) -> None:
     assert players.of_column.tolist() == [owner[c] for c in range(F)]
     assert players.names == (*groups, *(names[c] for c in rest))
     wanted = [tuple(sorted(own)) for own in order] + [(c,) for c in rest]
-    assert list(players.all_columns()) == wanted
+    assert list(players.all_columns) == wanted
 
 
 def test_players_of_numbers_with_entries_of_nobody() -> None:
     players = players_numbered(np.array([2, -1, 0, 2, 1, 2, 2]), list("abcdefg"))
     assert players.names == ("c", "e", "player 2")
-    assert players.all_columns() == ((2,), (4,), (0, 3, 5, 6))
+    assert players.all_columns == ((2,), (4,), (0, 3, 5, 6))
 
 
 @pytest.mark.parametrize(

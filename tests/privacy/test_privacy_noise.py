@@ -109,7 +109,7 @@ ALLOWED = {
 # What a release reaches and other methods use as well: sources of chance for estimators and files.
 ELSEWHERE = {
     "xaijax/core/optional.py": {"importlib", "import_module"},
-    "xaijax/core/threads.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
+    "xaijax/core/process.py": {"scipy.linalg"},  # only loaded, so that its BLAS can be limited
     "xaijax/results/files/npz.py": {"uuid"},  # the names of files that are being made
     "xaijax/tables/plain_frames.py": {"require"},  # pandas and polars
     # Intervals, and bounds that hold at every look: Student's t and the incomplete gamma

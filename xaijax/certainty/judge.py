@@ -29,7 +29,7 @@ from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
-from xaijax.methods.fingerprint import functions_of
+from xaijax.methods.record import functions_of
 from xaijax.models.model import Model
 from xaijax.players.index import Index, named
 from xaijax.players.players import OwnPlayers, player_names

@@ -11,16 +11,14 @@ Reading order:
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts
     command_line        a command of `xaijax`, as argparse takes it
-    forks               JAX in a forked process: refused in place of waiting for ever
     sequences           bounds of a mean that hold at all looks at once
     checks              checks of arguments, done before any work
     reads               what a function's answers depend on, as far as its code names it
     same                facts that compare equal: arrays, and objects as long as they live
     code_names          the names that a function's code reads, assigns and changes
+    process             JAX after a fork, refused; cores, and calls beside each other
     errors              the error family, and the warnings
     files               files: locked, appended to, private to their owner
     optional            optional libraries, imported on use
-    threads             calls of one function on several threads, results in order
-    once                what is worked out once for an owner, and kept by it
     version             the version
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -62,14 +63,19 @@ class Exact:
     name = "exact"
     efficient = True  # base value plus Shapley values is f(x) but for rounding
 
+    @cached_property
+    def weights(self) -> Weights:
+        """The matrices of `p`, which all calls share."""
+        return Weights.semivalue(self.p)
+
     def in_closed_form(self, game: GameRun) -> bool:
         """Whether the values come from full rows alone; probes the model."""
-        return ask.in_closed_form(game, Weights.semivalue(self.p))
+        return ask.in_closed_form(game, self.weights)
 
     def cost(self, game: GameRun, rows: np.ndarray) -> None:
         """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
         if game.quantity.linear:
-            ask.semivalues_cost(game, Weights.semivalue(self.p), rows)
+            ask.semivalues_cost(game, self.weights, rows)
         else:
             ask.tables_cost(game, rows)
 
@@ -78,7 +84,7 @@ class Exact:
         p = self.p
         if not game.quantity.linear:
             return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
-        totals = ask.semivalues(game, Weights.semivalue(p), rows)
+        totals = ask.semivalues(game, self.weights, rows)
         errors = _noise_errors(game, lambda: _squares(p), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xaijax.core.threads import cores, in_order, one_thread_of_blas
+from xaijax.core.process import cores, in_order, one_thread_of_blas
 from xaijax.estimators.estimator import Result, SamplingCost, chunks
 from xaijax.estimators.kernel import (
     SINGLES_BELOW,

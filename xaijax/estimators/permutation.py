@@ -119,18 +119,15 @@ class Permutation(Estimator):
         stop = min(pairs, self.units(P, state.index, state.budget))
         if state.used_up or stop <= first:
             return state, np.zeros((0, 3), np.int32)
-        draw = sampling.orders if state.index.draws_orders else sampling.coalitions
+        by_orders = state.index.draws_orders
+        draw = sampling.orders if by_orders else sampling.coalitions
         drawn = draw(state.seed, P, first, stop)
         table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
         seen, places, cuts, used_up = dict(state.seen), [], [], False
         for d, one in enumerate(drawn, start=first):
-            half = (
-                _prefix_keys(table, one)
-                if state.index.draws_orders
-                else _neighbour_keys(table, one)
-            )
+            half = _prefix_keys(table, one) if by_orders else _neighbour_keys(table, one)
             other = half ^ total(table)
-            both = np.stack([half, other[::-1] if state.index.draws_orders else other])
+            both = np.stack([half, other[::-1] if by_orders else other])
             keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
             new = dict.fromkeys(key for key in keys if key not in seen)
             if len(seen) - 2 + len(new) > state.budget:
@@ -148,10 +145,8 @@ class Permutation(Estimator):
         drawn = drawn[: len(places)]
         new_state = replace(
             state,
-            orders=np.concatenate([state.orders, drawn])
-            if state.index.draws_orders
-            else state.orders,
-            sets=state.sets if state.index.draws_orders else np.concatenate([state.sets, drawn]),
+            orders=np.concatenate([state.orders, drawn]) if by_orders else state.orders,
+            sets=state.sets if by_orders else np.concatenate([state.sets, drawn]),
             places=np.concatenate([state.places, *(p[None] for p in places)]),
             seen=seen,
             used_up=used_up,

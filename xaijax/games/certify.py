@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaijax.core.errors import InputError, ModelOutputError
-from xaijax.core.once import once
-from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
 from xaijax.games.refuse import refuse_bad_scores
-from xaijax.models.asking.findings import both_answers, sensitivity_of
+from xaijax.models.asking.predict import run_jax
+from xaijax.models.structure.agreement import by_structure, sensitivity
 
 if TYPE_CHECKING:
     from xaijax.games.run import GameRun
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
 LEAST_HYBRIDS = 128
+MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 
 
@@ -45,7 +47,7 @@ class WholeAnswers:
 def whole_answers(ask: GameRun) -> WholeAnswers:
     """Ask both for the game's instances and donors; raises ModelOutputError.
 
-    ask: the questions of these games (`questions.Run`), of a model with a structure.
+    ask: the run of these games, of a model with a structure.
     """
     ends, both, base, allowed = _of_donors(ask.engine)
     donors = ask.engine.replacement.for_loops
@@ -168,8 +170,7 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
         kept = rng.random((len(here), ask.P)) < 0.5
         none = np.zeros((len(here), 1), bool)
         own = np.concatenate([kept, none, ~none], axis=1)[:, ask.engine.code_players]
-        rows, others = (replacement.table.asked(codes) for codes in (x, donors))
-        found, whole = both_answers(engine.model, engine.structure, rows, (others, own))
+        found, whole = _both(engine, x, (donors, own))
         spread = _spread(whole, ends)
         slack = agreement.allowed(whole, spread)
         wrong = _apart(found, whole, slack)
@@ -267,15 +268,55 @@ def _sensitivity(
     engine: Engine, codes: np.ndarray, own: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
     """How far rounding may take the structure's answers to rows [n, ..], by these rows; [n, K]."""
-    rows = engine.replacement.table.asked(codes)
-    moved = sensitivity_of(engine.model, engine.structure, rows)
-    assert engine.findings.agreement is not None
-    return moved + engine.findings.agreement.steep(own, spread)
+    rows, size = engine.replacement.table.asked(codes), engine.findings.rows
+    agreement, programs = engine.findings.agreement, engine.findings.programs
+    assert agreement is not None and programs is not None
+    moved = []
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        filled = np.concatenate([some, np.repeat(some[-1:], size - len(some), axis=0)])
+        found = sensitivity(engine.structure, engine.model, filled, programs)
+        moved.append(found[: len(some)])
+    return np.concatenate(moved) + agreement.steep(own, spread)
 
 
-def _both(engine: Engine, codes: np.ndarray) -> Both:
-    rows = engine.replacement.table.asked(np.asarray(codes))
-    return both_answers(engine.model, engine.structure, rows)
+def _both(
+    engine: Engine, codes: np.ndarray, hybrids: tuple[np.ndarray, np.ndarray] | None = None
+) -> Both:
+    """(the structure's answers to rows, the model's own); float64 [R, K] each.
+
+    hybrids: (codes of donors [R, C], bool [R, C], which are kept of the rows); None: all of them.
+
+    By the programs of the probe, so that nothing is compiled for few rows; many go in larger
+    blocks.
+    """
+    model, programs = engine.model, engine.findings.programs
+    assert programs is not None and model.apply is not None
+    asked = engine.replacement.table.asked
+    rows, donors, kept = asked(np.asarray(codes)), None, None
+    if hybrids is not None:
+        donors, kept = asked(hybrids[0]), hybrids[1]
+    many = len(rows) > MANY
+    size = BLOCK if many else engine.findings.rows
+    found, own = [], []  # few rows: all blocks are started before the first is read
+    for first in range(0, len(rows), size):
+        place: Any = slice(first, first + size)
+        if first + size > len(rows):
+            place = np.minimum(np.arange(first, first + size), len(rows) - 1)
+        filled, mixed = rows[place], None
+        if donors is not None and kept is not None:
+            mixed = donors[place], kept[place]
+        found.append(by_structure(engine.structure, model, filled, programs, mixed))
+        if mixed is not None:
+            filled = np.where(mixed[1].reshape(filled.shape), filled, mixed[0])
+        if many:
+            whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
+        else:
+            whole = programs["probe"][0](model.params, filled)
+        own.append(whole)
+    both = (np.stack([np.asarray(one) for one in part]) for part in (found, own))
+    found, own = (one.astype(np.float64).reshape(len(one) * size, -1) for one in both)
+    return found[: len(rows)], own[: len(rows)]
 
 
 # Donors are asked once for all instances; of a model whose structure is known, by the table of its
@@ -288,7 +329,7 @@ class EmptyAndFull:
     """The ends of the games on one set of instances."""
 
     def __init__(self, ask: GameRun) -> None:
-        """ask: the questions of these games (`questions.Run`)."""
+        """ask: the run of these games."""
         self._ask = ask
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -325,20 +366,20 @@ class EmptyAndFull:
             parts.append(np.tensordot(scores, weights, axes=(1, 0)))
         return np.concatenate(parts)[place]
 
-    @once
-    def ask_donors_by_values(self) -> np.ndarray | None:
+    @cached_property
+    def donors_by_values(self) -> np.ndarray | None:
         """The model's answers to the donors [B, A] by the table of their values, of a model that
         crosses; None: no table, or an answer is not finite.
         """
         values = values_of(self._ask.engine, self._ask.codes)
         return None if values is None else self._whole(values, values.of_donors)
 
-    @once
-    def ask_rows_by_values(self) -> np.ndarray | None:
+    @cached_property
+    def rows_by_values(self) -> np.ndarray | None:
         """The same to all instances, [N, A]. One row each is a small part of what lists ask."""
         values = values_of(self._ask.engine, self._ask.codes)
         if values is None or values.of_rows is values.of_donors:
-            return self.ask_donors_by_values()
+            return self.donors_by_values
         return self._whole(values, values.of_rows)
 
     def _whole(self, values: Values, numbers: np.ndarray) -> np.ndarray | None:
@@ -363,7 +404,7 @@ class EmptyAndFull:
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
         B = self._ask.engine.replacement.count
-        found = self.ask_donors_by_values() if self._ask.may_cross() else None
+        found = self.donors_by_values if self._ask.may_cross() else None
         if found is not None:
             self._ask.answered(B)
             return found.astype(np.float64)
@@ -380,7 +421,7 @@ class EmptyAndFull:
             own = self._ask.instances(here).own
             assert own is not None
             return own
-        found = self.ask_rows_by_values() if self._ask.may_cross() else None
+        found = self.rows_by_values if self._ask.may_cross() else None
         if found is not None:
             self._ask.answered(len(here))
             return found[here].astype(np.float64)

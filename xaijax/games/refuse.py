@@ -14,11 +14,9 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import MINUTE_OF_A_CORE, tell
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
-from xaijax.core.once import once
-from xaijax.core.threads import cores
-from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine
+from xaijax.core.process import cores
+from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine, once
 from xaijax.games.engine.loop import Backend, Check, Stream
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
 from xaijax_kernels.engine.operations import operations
@@ -54,7 +52,7 @@ def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
     if k > LARGEST_PAIR:
         n = int(largest.argmax())
         engine = game.engine
-        x, donors = agreement_codes(game.codes[n : n + 1]), engine.replacement.bits
+        x, donors = game.codes[n : n + 1], engine.replacement.bits
         own = differing(x, donors, engine.code_players, game.P)
         b = int(engine.replacement.row[own[0].sum(axis=1).argmax()])
         raise EnumerationLimitError(
@@ -233,16 +231,10 @@ def operations_of_a_row(ask: GameRun) -> float:
     """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
     engine = ask.engine
     hybrid = OF_A_COLUMN * engine.replacement.columns
-    whole = hybrid + _operations_of_model(engine)
+    whole = hybrid + engine.operations
     if not ask.may_structure():
         return whole
     return min(whole, _operations_of(ask.engine))
-
-
-@once
-def _operations_of_model(engine: Engine) -> float:
-    """Of a row that the model answers."""
-    return operations(engine.findings.jaxpr, engine.findings.rows)
 
 
 @once
@@ -272,7 +264,7 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
         # Most runs are short whatever their model is; only for others a structure is looked at.
         limit = minute(engine.devices)
         hybrid = drawn + OF_A_COLUMN * engine.replacement.columns
-        long = rows * (hybrid + _operations_of_model(engine)) > limit
+        long = rows * (hybrid + engine.operations) > limit
         if long:
             each = drawn + operations_of_a_row(ask)
             long = rows * each > limit

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
+from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.walk import WalkBackend
 from xaijax.games.measure.quantity import Quantity
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.lattice import Pairs, RowStream, pack
@@ -199,10 +198,9 @@ class GameRun:
 
     def _differing(self, rows: np.ndarray) -> np.ndarray:
         """Which players of these instances differ from each donor, bool [n, B, P]."""
-        donors = self.engine.replacement.bits
+        donors = self.engine.replacement.codes
         if self.engine.model.deterministic:
-            x = agreement_codes(self.codes[rows])
-            return _differ(x, donors, self.engine.code_players, self.P)
+            return _differ(self.codes[rows], donors, self.engine.code_players, self.P)
         # A random answer differs from itself: nothing may be asked once for two.
         return np.ones((len(rows), len(donors), self.P), bool)
 
@@ -264,7 +262,7 @@ class GameRun:
         """
         if self._sizes is None:
             donors = self.engine.replacement.for_loops
-            of_donors = largest_of_donors(self.engine)
+            of_donors = self.engine.largest_of_donors
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
             own = of_donors if same else self.engine.largest(self.codes)

@@ -10,6 +10,5 @@ Reading order:
     anchors/       `AnchorExplainer`: rules that hold a prediction
     aec/           `AEC`: a ranking of columns that asks no model
     record         what every explainer keeps of a run: numbers, cost, and how it was made
-    fingerprint    what values are relative to, told apart so that `merge` joins one question only
     progress       the progress bar of a run
 """

@@ -1,27 +1,45 @@
 """What every explainer keeps of a run: the form of its numbers, its cost, and how it was made.
 
+Two questions that names and sizes in the provenance do not tell apart have other fingerprints: of
+the donor rows with their weights, and of the functions that the user gave (a link, a difference, a
+score, what combines two means). The model has a fingerprint of its own, since many models have
+none. Fingerprints stand in `stats` of an Explanation, which already holds numbers made of the same
+rows, and not in the provenance, which is public: a private release copies no stats, a federated
+explanation drops the first (a guest's reference row must not be found by trying), and reports print
+neither. They are not keyed by the process, so that instances explained in several of them can be
+compared and merged.
+
 Letters: N instances, P players, K outputs.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from xaijax.core.reads import of_library
 from xaijax.core.version import __version__
-from xaijax.methods.fingerprint import fingerprint, model_fingerprint
+from xaijax.games.measure.replacement.base import array_bytes
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import kept_rows
 
 if TYPE_CHECKING:
     from xaijax.games.engine.compiled import Clock
     from xaijax.games.engine.evaluator import Engine
+    from xaijax.games.measure.quantity import Quantity
     from xaijax.games.measure.replacement.base import Replacement
     from xaijax.games.run import GameRun
     from xaijax.models import Model
 
+DEEP = 12  # functions within functions that are looked into
+CALLED = 3  # levels that a function called by a global name takes: functions may call each other
 VERSIONS = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
 
 
@@ -53,7 +71,7 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
         "tile": clock.tile,
         "seconds": seconds - compile_seconds,
         "compile_seconds": compile_seconds,
-        "backend": engine.model.backend,
+        "backend": "host" if engine.on_host else "jax",
         "devices": [str(d) for d in engine.devices],
     }
 
@@ -80,7 +98,7 @@ def sizes(model: Model, players: Any, N: int, P: int) -> dict[str, Any]:
     return {
         "instances": N,
         "players": P,
-        "player_columns": players.all_columns(),
+        "player_columns": players.all_columns,
         "precision": model.precision if model.backend == "jax" else "float64",
         "versions": VERSIONS,
     }
@@ -93,3 +111,107 @@ def background(replacement: Replacement) -> dict[str, Any]:
         "background_rows": replacement.rows_given,
         "weights": "given" if replacement.weights_sum is not None else "equal",
     }
+
+
+def fingerprint(game: GameRun) -> str:
+    """32 hexadecimal digits; equal for the same donors in the same order and the same functions.
+
+    Functions are compared by their code, defaults and what they close over, and by the numbers,
+    texts, arrays and functions of the user's that they read by a global name or hold. A sampler's
+    rows are draws, and left out, as is what a function makes of the instances.
+    """
+    engine, quantity = game.engine, game.quantity
+    digest = engine.replacement.digest.copy()
+    stand_ins = getattr(engine.replacement.table, "stand_ins", None)
+    for given in (engine.score, quantity.outer, quantity.combine, stand_ins):
+        for part in _parts(given, DEEP):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def model_fingerprint(game: GameRun) -> str | None:
+    """What tells the model from others, where it can be read; None: a function on the host, say.
+
+    A JAX model's is worked out once, with the parameters that its programs hold; an estimator that
+    is asked itself is read at each call, since it may have been fitted again.
+    """
+    engine = game.engine
+    return engine.model.mark(engine.findings) if engine.on_host else engine.mark
+
+
+def digest_of(value: Any) -> str:
+    """32 hexadecimal digits of a function, an array or plain values, as in `fingerprint`."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts(value, DEEP):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def functions_of(quantity: Quantity) -> dict[str, str]:
+    """The fingerprint of a link, for stats; two functions may have one name."""
+    return {} if quantity.outer is None else {"link_fingerprint": digest_of(quantity.outer)}
+
+
+def _parts(value: Any, deep: int) -> Iterator[bytes]:
+    """What tells one value, or function, from another."""
+    yield type(value).__qualname__.encode()
+    if deep <= 0:
+        return
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        yield repr(value).encode()
+    elif hasattr(value, "__array__") and hasattr(value, "dtype"):  # NumPy's and JAX's
+        yield from array_bytes(np.asarray(value))
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _parts(one, deep - 1)
+    elif isinstance(value, frozenset):
+        yield repr(sorted(map(repr, value))).encode()
+    elif isinstance(value, CodeType):
+        yield value.co_code
+        yield repr(value.co_names).encode()
+        yield from _parts(value.co_consts, deep - 1)
+    elif isinstance(value, FunctionType):
+        yield from _of_function(value, deep - 1)
+    elif isinstance(value, MethodType):
+        yield from _parts(value.__func__, deep - 1)
+        yield from _parts(value.__self__, deep - 1)
+    elif isinstance(value, functools.partial):
+        yield from _parts((value.func, value.args, sorted(value.keywords.items())), deep - 1)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _parts([getattr(value, one.name) for one in fields(value)], deep - 1)
+    elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit
+        yield from _parts(wrapped, deep - 1)
+    else:
+        yield str(getattr(value, "__name__", "")).encode()
+        if callable(value):
+            yield from _parts(getattr(type(value).__call__, "__code__", None), deep - 1)
+        held = getattr(value, "__dict__", {})
+        yield from _parts([one for one in sorted(held.items()) if _plain(one[1])], deep - 1)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | np.ndarray)
+
+
+def _is_users(value: Any) -> bool:
+    """Whether it is a function of the user's own, and of no library."""
+    return isinstance(value, FunctionType) and not of_library(value.__globals__.get("__name__"))
+
+
+def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
+    yield from _parts(function.__code__, deep)
+    yield from _parts(function.__defaults__, deep)
+    keywords = function.__kwdefaults__ or {}
+    yield from _parts(sorted(keywords.items()), deep)
+    for cell in function.__closure__ or ():
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+        yield from _parts(held, deep)
+    for name in function.__code__.co_names:
+        held = function.__globals__.get(name)
+        if _plain(held):
+            yield from _parts(held, deep)
+        elif held is not function and _is_users(held):
+            yield from _parts(held, deep - CALLED)

@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from xaijax.core.compiler import without_fused_products
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.core.public import public
 from xaijax.models.asking.comparison import answering, check_unchanged
 from xaijax.models.asking.host import call_host

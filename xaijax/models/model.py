@@ -13,8 +13,8 @@ import numpy as np
 from xaijax.core import html
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
+from xaijax.core.process import in_order, threads_of
 from xaijax.core.public import public_class
-from xaijax.core.threads import in_order, threads_of
 from xaijax.core.typing import Rows
 from xaijax.models.adapters.functions import checked_params, on_one_device
 from xaijax.models.asking.comparison import Bridged, TranslationCheck, check_unchanged

@@ -58,6 +58,7 @@ class Players:
         P = self.count
         return P == len(self.of_column) and bool((self.of_column == np.arange(P)).all())
 
+    @cached_property
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
         """Column indices of every player."""
         return tuple(tuple(own.tolist()) for own in _columns_of_each(self.of_column, self.count))
@@ -97,6 +98,7 @@ class OwnPlayers:
                 f"{N:,} rows. Give players [N, *F] of these rows, or [*F] for all of them."
             )
 
+    @cached_property
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
         """None that all instances share."""
         return ((),) * self.count

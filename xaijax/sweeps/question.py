@@ -19,8 +19,7 @@ from xaijax.core.travel import made_of
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import weighted_rows
 from xaijax.methods.amortized.explainer import AmortizedExplainer
-from xaijax.methods.fingerprint import digest_of
-from xaijax.methods.record import VERSIONS
+from xaijax.methods.record import VERSIONS, digest_of
 from xaijax.models import Model
 from xaijax.models.identity.identity import portable_reads
 from xaijax.players.players import OwnPlayers

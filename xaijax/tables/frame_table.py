@@ -18,10 +18,9 @@ from xaijax.tables.frames import (
     copied_frame,
     frame_labels,
     frame_of_columns,
-    refuse_series,
     same_labels,
 )
-from xaijax.tables.rows import rows_of
+from xaijax.tables.rows import refuse_series, rows_of
 from xaijax.tables.table import one_nan
 
 

@@ -149,18 +149,6 @@ def entries_at(series: Any, places: Any) -> Any:
     return series.iloc[places]
 
 
-def refuse_series(given: Any, name: str) -> None:
-    """Raise InputError for a series of pandas or polars in place of rows."""
-    if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):
-        return
-    way = "frame.iloc[[0]]" if is_labelled(given) else "frame[0:1]"
-    raise InputError(
-        f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way} for the "
-        "row as a frame, which keeps the columns' dtypes, or series.to_numpy()[None] for a row of "
-        "numbers."
-    )
-
-
 def row_of_numbers(series: Any, name: str) -> Any:
     """A row that is a Series of numbers, as a frame; InputTypeError for other values."""
     if series.dtype.kind not in "biuf":

@@ -506,6 +506,18 @@ def rows_of(given: Any) -> GivenRows:
     return GivenRows(given)
 
 
+def refuse_series(given: Any, name: str) -> None:
+    """Raise InputError for a series of pandas or polars in place of rows."""
+    if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):
+        return
+    way = "frame.iloc[[0]]" if hasattr(given, "iloc") else "frame[0:1]"
+    raise InputError(
+        f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way} for the "
+        "row as a frame, which keeps the columns' dtypes, or series.to_numpy()[None] for a row of "
+        "numbers."
+    )
+
+
 def labels_of_rows(index: Any) -> Any:
     """An index of pandas; None for one that counts from 0, which says no more than the places."""
     counts = index.nlevels == 1 and index.dtype.kind in "iu"

@@ -25,8 +25,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.tables.frames import frame_numbers, refuse_series
-from xaijax.tables.rows import rows_of
+from xaijax.tables.frames import frame_numbers
+from xaijax.tables.rows import refuse_series, rows_of
 
 
 class CodeTable(Protocol):
@@ -274,9 +274,9 @@ class FloatTable:
         alone: of the rows without the background. Raises InputError for whole numbers that no
         dtype of JAX holds.
         """
-        return (
-            self if self._takes is None else self._base.joined(*rows, alone=alone, base=self._base)
-        )
+        if self._takes is None or (self._base.whole is None and not alone):
+            return self._base  # floats beside anything are floats
+        return self._base.joined(*rows, alone=alone, base=self._base)
 
     def joined(self, *rows: Any, alone: bool = False, base: FloatTable | None = None) -> FloatTable:
         """The same as `holding`; base: None: the background is among the rows."""

@@ -19,14 +19,21 @@ LISTED = 1 << 24  # first corners from here on count coalitions of a list
 _COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
 
 
+def agreement_codes(codes: np.ndarray) -> np.ndarray:
+    """Codes as whole numbers, to be compared bit for bit."""
+    if codes.dtype.kind == "f":
+        return codes.view(f"i{codes.dtype.itemsize}")
+    return codes
+
+
 def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) -> np.ndarray:
     """Whether player p of instance n differs from donor b; bool [N, B, P].
 
     x [N, C], donors [B, C] are codes, compared bit for bit; players [C] is the player of each code
     column: -1 where it is always kept, -2 where it never is. The caller has made all NaN one NaN.
     """
-    N, C = x.shape
-    B = len(donors)
+    x, donors = agreement_codes(x), agreement_codes(donors)
+    (N, C), B = x.shape, len(donors)
     single = P == C and bool((players == np.arange(P)).all())
     order = np.argsort(players, kind="stable")
     starts = np.searchsorted(players[order], np.arange(P))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -42,7 +42,7 @@ class MeansShape:
         """Hybrids of a block."""
         return self.donors << self.P
 
-    @property
+    @cached_property
     def corners(self) -> int:
         """2^P."""
         return 1 << self.P

@@ -73,6 +73,19 @@ class Structure(Protocol):
         ...
 
 
+def shapes_of(structure: Structure, params: Any) -> Layer:
+    """The structure's layer, with shapes in place of arrays; traced once for the structure, which
+    never changes, and parameters of the same shapes and dtypes: a trace takes as long as a small
+    run.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    known = vars(structure).setdefault("known shapes", {})
+    key = (tree, tuple(map(jax.typeof, leaves)))
+    if key not in known:
+        known[key] = jax.eval_shape(structure.of, params)
+    return known[key]
+
+
 class Layer(Protocol):
     """What joins columns, at some parameters.
 
@@ -114,7 +127,7 @@ class Layer(Protocol):
 
     @property
     def slot_bits(self) -> tuple[int, ...]:
-        """log2 of the rows of slots, ascending; each takes a program (see `Questions.packs`)."""
+        """log2 of the rows of slots, ascending; each takes a program (see `GameRun.packs`)."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -43,7 +44,7 @@ class ListShape:
     dtype: str
     by_player: bool = False  # whether rows are given as what each player adds
 
-    @property
+    @cached_property
     def coalitions(self) -> int:
         """C."""
         return self.together * self.blocks

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.models.asking.row_count import AnsweredBefore
+from xaijax_kernels.engine.lattice import agreement_codes
 
 MOST = 256  # rows of a call that are compared
 FIRST = 32  # rows of a run's first call that are asked again

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,9 @@ from jax.sharding import Mesh
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.once import shapes_of
 from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import Traced
-from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.base import Structure, shapes_of
 
 if TYPE_CHECKING:
     from xaijax.games.engine.plan import MemoryPlan
@@ -114,7 +113,7 @@ class Compiled:
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Traced:
         """What follows the structure of a model, for so many rows at a time."""
-        hidden = jax.ShapeDtypeStruct((rows, shapes_of(structure.of, params).width), dtype)
+        hidden = jax.ShapeDtypeStruct((rows, shapes_of(structure, params).width), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)
 
 
@@ -162,7 +161,3 @@ class Clock:
     tiles: int = 0  # dealt to the devices
     tile: int = 0  # rows of a tile, or of a host call
     tile_halvings: int = 0  # times the device ran out of memory
-
-    def copy(self) -> Clock:
-        """The totals as they stand."""
-        return replace(self)

@@ -8,16 +8,17 @@ Letters: N instances, C code columns, B donors, P players, K outputs, R rows.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
-from xaijax.core.forks import before_jax
-from xaijax.core.once import once, shapes_of
+from xaijax.core.process import before_jax
 from xaijax.games.engine.asked_again import AskedAgain
 from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
 from xaijax.games.engine.device import DeviceBackend, device_backend
@@ -32,29 +33,38 @@ from xaijax.games.engine.plan import (
     rows_at_a_time,
 )
 from xaijax.games.engine.walk import WalkBackend, walk_backend
-from xaijax.games.measure.answerer import NOTHING, resolve
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.score import Score
-from xaijax.models.asking.comparison import answering, check_unchanged
+from xaijax.models.asking.comparison import (
+    COMPARED,
+    Bridged,
+    TranslationCheck,
+    answering,
+    check_unchanged,
+)
 from xaijax.models.asking.findings import Probe, answer_host
 from xaijax.models.asking.rows import of_codes
+from xaijax.models.base.outputs import refuse_codes
 from xaijax.models.model import Model
 from xaijax.players.players import Players
 from xaijax.tables.own_table import OwnTable
-from xaijax.tables.table import CodedTable, CodeTable, FloatTable
+from xaijax.tables.table import CodedTable, CodeTable, FloatTable, Untranslatable
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
+from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
     SMALLEST_TILE,
     multiplications,
 )
-from xaijax_kernels.structures.base import Layer, Structure
+from xaijax_kernels.structures.base import Affine, Layer, Structure, shapes_of
 from xaijax_kernels.structures.columnwise import Columnwise, largest
 
 PROBE_ROWS = 32
+Made = TypeVar("Made")
 
 
+NOTHING, FIRST, ALL = range(3)  # of the donors, that a translation was compared on
 SLOT = 1 << SLOT_BITS
 LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
 LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
@@ -80,6 +90,7 @@ class Engine:
     clock: Clock = field(default_factory=Clock)  # what the runs of one explainer have cost
     findings: Probe = cast(Probe, None)  # of the probe; None before it. What follows needs it
     asked_again: AskedAgain | None = None  # of a host model
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)  # see `once`
 
     @cached_property
     def on_host(self) -> bool:
@@ -201,6 +212,16 @@ class Engine:
         return Compiled(kept, self.clock, self.memory)
 
     @cached_property
+    def mark(self) -> str | None:
+        """What tells a JAX model from others, with the parameters that its programs hold."""
+        return self.model.mark(self.findings)
+
+    @cached_property
+    def operations(self) -> float:
+        """Of a row that the model answers."""
+        return operations(self.findings.jaxpr, self.findings.rows)
+
+    @cached_property
     def outputs(self) -> int:
         """K, the scores of a row."""
         answers, score = self.findings.outputs, self.score
@@ -229,12 +250,12 @@ class Engine:
 
     @cached_property
     def crosses(self) -> bool:
-        """Whether parts of instances and donors may be put together; see `GameRun.crosses`."""
+        """Whether parts of instances and donors may be put together; see `GameRun.may_cross`."""
         return self.found is not None and self.model.deterministic
 
     @cached_property
     def structured(self) -> bool:
-        """Whether corners are answered by the model's structure; see `GameRun.structured`.
+        """Whether corners are answered by the model's structure; see `GameRun.may_solve`.
 
         Not where the score looks at f(x): rounded in another way, x might not get its own label.
         """
@@ -244,12 +265,19 @@ class Engine:
     @cached_property
     def known(self) -> Layer:
         """The layer of a model that has a structure, with shapes in place of arrays."""
-        return shapes_of(self.structure.of, self.model.params)
+        return shapes_of(self.structure, self.model.params)
 
     @cached_property
     def by_columns(self) -> bool:
         """Whether that layer is a sum over columns, whoever plays."""
         return self.known.by_columns
+
+    @cached_property
+    def affine(self) -> Affine | None:
+        """(A [H, K], c [K]) where the trace of the model says layer A + c; else None."""
+        if not self.structured or self.score is not None:
+            return None
+        return self.structure.affine(self.model.params)
 
     @cached_property
     def structure_name(self) -> str:
@@ -293,35 +321,50 @@ class Engine:
 
         Of a layer's columns, each times its largest weight. Not finite where one of them is not.
         """
-        structure, params = self.structure, self.model.params
-
-        def of(params: Any, rows: Any) -> Any:
-            return largest(structure.of(params), rows)
-
         parts: list[Any] = [np.zeros(0)]
         together = self._rows_read
         few = self.findings.rows  # for which the model is traced already
         if len(codes) <= BLOCKS * few:  # a call of a row is not to wait for thousands
             together = min(together, few)
-        run = None
         for first in range(0, len(codes), together):  # a memory map is read in pieces
             some = np.asarray(codes[first : first + together])
             if len(some) < together:
                 some = np.pad(some, ((0, together - len(some)), (0, 0)), mode="edge")
-            if run is None:  # to find it takes as long as it runs
-                recipe = ProgramRecipe(
-                    ("largest", structure), of, (params, some), "the size of columns"
-                )
-                run = self.compiled.program(recipe)
-            parts.append(run(params, some))
+            run = _program_of_largest(self, some.shape, some.dtype)
+            parts.append(run(self.model.params, some))
             parts[-2] = np.asarray(parts[-2])  # the one before is read while this one runs
         return np.concatenate(parts)[: len(codes)]
 
+    @cached_property
+    def largest_of_donors(self) -> np.ndarray:
+        """The same of the donors, [B]."""
+        return self.largest(self.replacement.for_loops)
+
+
+def once(make: Callable[..., Made]) -> Callable[..., Made]:
+    """make(engine, *key), called once for each engine and key; the engine keeps what is made."""
+
+    @functools.wraps(make)
+    def kept(engine: Engine, *key: Any) -> Made:
+        place = (make, *key)
+        if place not in engine.kept:
+            engine.kept[place] = make(engine, *key)
+        return engine.kept[place]
+
+    return kept
+
 
 @once
-def largest_of_donors(engine: Engine) -> np.ndarray:
-    """`Engine.largest` of the donors, [B]."""
-    return engine.largest(engine.replacement.for_loops)
+def _program_of_largest(engine: Engine, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """What `Engine.largest` runs; to find it takes as long as it runs."""
+    structure, params = engine.structure, engine.model.params
+
+    def of(params: Any, rows: Any) -> Any:
+        return largest(structure.of(params), rows)
+
+    arguments = params, np.zeros(shape, dtype)
+    recipe = ProgramRecipe(("largest", structure), of, arguments, "the size of columns")
+    return engine.compiled.program(recipe)
 
 
 class Evaluator:
@@ -367,7 +410,7 @@ class Evaluator:
         """A run begins: the clock as it stands."""
         if self.engine.asked_again is not None:
             self.engine.asked_again.start()
-        return self.clock.copy()
+        return replace(self.clock)
 
     def finish(self) -> None:
         """A run is over. Raises NonDeterministicModelError where a host model has changed since the
@@ -383,11 +426,15 @@ class Evaluator:
         """Ask for this score of an answer from now on."""
         self._use(replace(self.engine, score=score))
 
-    def refresh(self) -> bool:
-        """Returns whether the model in use is the one that answers, as far as is known.
+    def answers(self) -> bool:
+        """Returns whether the model in use is the one that answers, as far as is known."""
+        self.refresh()
+        model = self.engine.model
+        return answering(model, self._offsets) is model
 
-        Forgets what is known of a host estimator that was fitted again since it was probed: it is
-        asked as it is at each call. Raises InputError for a translated one.
+    def refresh(self) -> None:
+        """Forgets what is known of a host estimator that was fitted again since it was probed,
+        which is asked as it is at each call. Raises InputError for a translated one.
         """
         model, findings = self.engine.model, self.engine.findings
         check_unchanged(model)
@@ -395,7 +442,6 @@ class Evaluator:
         if changed is not None and changed():
             self._use(replace(self.engine))
             self.fits += 1
-        return answering(model, self._offsets) is model
 
     def encoded(self, rows: Any, every: bool = True) -> tuple[CodeTable, np.ndarray]:
         """Returns (a table that knows these rows, their codes [N, C]), of rows that it has read.
@@ -407,20 +453,54 @@ class Evaluator:
         if not isinstance(self.engine.replacement.table, CodedTable):
             self._take(rows)
         engine = self.engine
-        found = resolve(
-            engine.model,
-            engine.replacement,
-            rows,
-            offsets=self._offsets,
-            every=every,
-            compared=self._compared,
-        )
-        self._compared = found.compared
-        if found.model is not engine.model or found.donors is not engine.replacement:
+        model, donors, table, codes = self._resolve(rows, every)
+        if model is not engine.model or donors is not engine.replacement:
             # By the limits as given: a smaller tile was for the model that is left.
-            changes = {"model": found.model, "replacement": found.donors, "limits": self._limits}
+            changes = {"model": model, "replacement": donors, "limits": self._limits}
             self._use(replace(engine, **changes))
-        return found.table, found.codes
+        return table, codes
+
+    def _resolve(self, rows: Any, every: bool) -> tuple[Model, Replacement, CodeTable, np.ndarray]:
+        """Returns (who answers on these rows: JAX, a centred translation or the estimator, the
+        donors for it, and what `encoded` returns).
+
+        The answers of a translation are compared with its estimator's own on the donors and the
+        rows. The estimator answers if they differ, or if rows do not fit JAX, from now on.
+
+        Raises ModelOutputError for labels that are no amounts, or a bridged module that answers
+        otherwise, and InputError for a difference where backend="jax" was said.
+        """
+        model, donors = self.engine.model, self.engine.replacement
+        known = model.classes or ("",)
+        if model.output == "label" and not any(isinstance(label, str) for label in known):
+            refuse_codes(model.classes, model.name)  # unknown labels again with each answer
+        comparison = model.comparison
+        if not isinstance(donors.table, CodedTable):
+            table, codes = donors.table.encode(rows)
+            if every and isinstance(comparison, Bridged):
+                comparison.compare_all(rows)
+            return model, donors, table, codes
+        assert isinstance(comparison, TranslationCheck)
+        labels, first = model.asks_labels, 0
+        if self._compared == NOTHING:
+            comparison.compare_first((donors.rows, rows), labels)
+            first = COMPARED
+        while True:
+            model = answering(model, self._offsets)
+            try:
+                donors = donors.for_model(model)
+                table, codes = donors.table.encode(rows)
+            except Untranslatable as reason:
+                comparison.fall_back(str(reason))
+                continue
+            if every and model.loop == "jax":
+                if self._compared != ALL:
+                    own = donors.codes_of_rows
+                    comparison.compare_all(donors.rows, own, COMPARED, shared=True, labels=labels)
+                comparison.compare_all(rows, codes, first, labels=labels)
+            if answering(model, self._offsets) is model:
+                self._compared = ALL if every else max(self._compared, FIRST)
+                return model, donors, table, codes
 
     def _take(self, rows: Any) -> None:
         """Ask the model in the dtype that these rows and the donors have together; which one that
@@ -429,8 +509,8 @@ class Evaluator:
         model, donors = self._given
         if not isinstance(donors.table, FloatTable | OwnTable):
             return
-        table = donors.table.holding(rows)
-        if getattr(table, "key", None) == getattr(self.engine.replacement.table, "key", None):
+        table, used = donors.table.holding(rows), self.engine.replacement.table
+        if table is used or getattr(table, "key", None) == getattr(used, "key", None):
             return
         if table.codes_per_column == donors.table.codes_per_column:
             donors = replace(donors, table=table)

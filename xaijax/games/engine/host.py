@@ -16,20 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.threads import in_order, threads_of
+from xaijax.core.process import in_order, threads_of
 from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     capacity,
     power_below,
 )
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.models.asking.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
-from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, list_words
+from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, agreement_codes, list_words
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.engine.tables import tables_of_pairs
 from xaijax_kernels.engine.tiles import (

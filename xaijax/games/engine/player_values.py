@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.core.once import once
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import Engine
-from xaijax.games.measure.replacement.base import agreement_codes
+from xaijax.games.engine.evaluator import Engine, once
+from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
-from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
@@ -37,7 +36,7 @@ from xaijax_kernels.engine.tiles import (
 )
 from xaijax_kernels.engine.turns import counted_on, platform_of
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
-from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.base import Structure, shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, listed_means
 
 PROBE_ROWS = 32  # as the model was probed with
@@ -332,7 +331,7 @@ class Programs:
 
     def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
         """The rest of a model whose structure is known, for the rows that it takes at a time."""
-        rows = shapes_of(known.of, self.params).block(rows, platform_of(self.mesh))
+        rows = shapes_of(known, self.params).block(rows, platform_of(self.mesh))
         return self.compiled.head(known, self.params, rows, self.donors.dtype)
 
     def reduction(

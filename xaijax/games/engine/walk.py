@@ -6,13 +6,12 @@ a tile, L sizes in a block, T tiles in a dispatch.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from xaijax.core.once import shapes_of
 from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
 from xaijax.games.engine.placement import Placement, placed
@@ -25,7 +24,7 @@ from xaijax_kernels.engine.tiles import (
     traced,
     widest_layer,
 )
-from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.base import Structure, shapes_of
 from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
 from xaijax_kernels.structures.named import NAMED
 
@@ -126,7 +125,7 @@ class WalkBackend:
         return calls
 
     def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray) -> int:
-        program, T = self._compiled.program(self.recipe(x.dtype)), self.tiles
+        program, T = self._program, self.tiles
         rows = np.zeros((self._instances, x.shape[1]), x.dtype)
         rows[: len(x)] = x
         listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
@@ -171,11 +170,15 @@ class WalkBackend:
         """Rows of one call of the head, as a tile of the plain model would have."""
         model = self._model
         structure = self._structure
-        hidden = shapes_of(structure.of, model.params).width
+        hidden = shapes_of(structure, model.params).width
         probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
         jaxpr = traced(structure.head, model.params, probe).jaxpr
         width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
         return tile_rows(width, dtype.itemsize, platform)
+
+    @cached_property
+    def _program(self) -> Any:
+        return self._compiled.program(self.recipe(self._donors.dtype))
 
     def recipe(self, dtype: np.dtype) -> ProgramRecipe:
         """What the program of a dispatch is compiled of."""

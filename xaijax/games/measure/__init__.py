@@ -2,7 +2,6 @@
 
 Reading order:
 
-    answerer       `resolve`: who answers a game, JAX or a translated estimator itself
     replacement/   the donors and their weights, which stand in for absent players
     players_of_rows   who plays, by `players=` and the rows that it is of
     quantity      a mean of scores over donors and rows, and an outer function of it

@@ -15,7 +15,6 @@ import numpy as np
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import MemoryPlan
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.score import Score
 from xaijax.games.rules import pulls
 from xaijax.games.rules.pulls import RuleDevice, RuleHost, satisfying, shorten_tiles
@@ -23,6 +22,7 @@ from xaijax.games.rules.space import Perturbation
 from xaijax.games.run import GameRun
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
+from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.rules.beam import rule_keys
 from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
-from xaijax.core.threads import in_order
+from xaijax.core.process import in_order
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import named_rows
 from xaijax.games.measure.score import Score

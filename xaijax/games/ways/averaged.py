@@ -17,12 +17,11 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.core.once import once, shapes_of
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
-from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
@@ -31,6 +30,7 @@ from xaijax.games.ways.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE
 from xaijax_kernels.engine.turns import counted_on
 from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
+from xaijax_kernels.structures.base import shapes_of
 
 FEWEST_DONORS = 4  # of fewer there is little to average
 MOST_DONORS = 16  # of a block: its sum is not compensated
@@ -51,7 +51,7 @@ class ByAveragedTables:
         whole = stretch.differs.all(axis=(1, 2))
         program = self._averaged(stretch.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
-        fits = program is not None and program.holds and (not self._ask.asks or program.compiles())
+        fits = program is not None and program.holds and (not self._ask.asks or program.compiles)
         return whole if fits else np.zeros_like(whole)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
@@ -78,11 +78,11 @@ class ByAveragedTables:
         """The donors and the program; None where donors are not averaged."""
         if not isinstance(backend, DeviceBackend):
             return None
-        return _averaged(backend, self._ask.engine)  # another backend where the tile was halved
+        return _averaged(self._ask.engine, backend)  # another backend where the tile was halved
 
 
 @once
-def _averaged(backend: DeviceBackend, engine: Engine) -> Averaged | None:
+def _averaged(engine: Engine, backend: DeviceBackend) -> Averaged | None:
     shape = _shape(engine, backend)
     return None if shape is None else Averaged(engine, backend.programs, shape)
 
@@ -133,7 +133,9 @@ class Averaged:
         self._most = engine.memory.fits("results", table)  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
-        self._program: Any = None
+        # Where two dispatches run beside each other they are made alike, or one core waits for the
+        # other; where the turns of a loop must be known, all tiles that there is room for are made.
+        self._alike = 1 if counted_on(programs.mesh) else THREADS
 
     @property
     def holds(self) -> bool:
@@ -143,7 +145,7 @@ class Averaged:
     def _prepares(self, engine: Engine) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
         programs = self._programs
-        if not shapes_of(programs.structure.of, programs.params).prepares:
+        if not shapes_of(programs.structure, programs.params).prepares:
             return False
         held = self._prepared
         return engine.memory.fits("results", held.size * held.dtype.itemsize) > 0
@@ -162,15 +164,15 @@ class Averaged:
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
         return ProgramRecipe(key, run, arguments, what=what, results=p.same)
 
-    @once
-    def _make_donors(self) -> jax.Array:
+    @cached_property
+    def _donors(self) -> jax.Array:
         """As the program takes them; [segments, D, S, ..]."""
         if not self.shape.prepared:
             return self._rows.reshape(*self._split, -1)
         found = self._programs.compiled.run(self._preparing())
         return found.reshape(*self._split, *found.shape[1:])
 
-    @once
+    @cached_property
     def compiles(self) -> bool:
         """Whether a dispatch fits the memory, and what is made before it; compiles both."""
         try:
@@ -206,7 +208,7 @@ class Averaged:
         fixed = (
             programs.params,
             jax.device_put(rows, programs.same),
-            self._make_donors(),
+            self._donors,
             self._weights,
         )
         instance, segment = np.divmod(np.arange(n * segments), segments)
@@ -222,7 +224,7 @@ class Averaged:
         step = self._step(len(work))
         parts = ((some, some) for some in (work[t : t + step] for t in range(0, len(work), step)))
         with np.errstate(invalid="ignore"):  # of scores that are not finite
-            for dispatch in dispatches.run(self._compiled(), (*fixed, programs.players), parts):
+            for dispatch in dispatches.run(self._program, (*fixed, programs.players), parts):
                 some, (high, low, ends, bad) = dispatch.asked, dispatch.read()
                 sums = high.astype(np.float64) + low
                 sums += ends[:, :1] * self._totals[some[:, 1], None, None]
@@ -239,12 +241,9 @@ class Averaged:
             return tables, full, (top - bottom).max(axis=1), well
 
     def _step(self, tiles: int) -> int:
-        """Tiles of a dispatch, of so many. Where two dispatches run beside each other they are made
-        alike, or one core waits for the other.
-        """
+        """Tiles of a dispatch, of so many."""
         dispatches = -(-tiles // self._tiles)
-        if not counted_on(self._programs.mesh):  # else all tiles that there is room for are made
-            dispatches = min(tiles, -(-dispatches // THREADS) * THREADS)
+        dispatches = min(tiles, -(-dispatches // self._alike) * self._alike)
         return -(-tiles // max(dispatches, 1)) or 1
 
     def calls(self, n: int) -> int:
@@ -268,7 +267,6 @@ class Averaged:
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
         return p.mean_tables(self.shape, arguments)
 
-    def _compiled(self) -> Any:
-        if self._program is None:
-            self._program = self._programs.compiled.program(self.recipe())
-        return self._program
+    @cached_property
+    def _program(self) -> Any:
+        return self._programs.compiled.program(self.recipe())

@@ -10,24 +10,24 @@ instances of a tile.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from xaijax.core.once import once, shapes_of
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
-from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.ways.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
 from xaijax_kernels.engine.turns import platform_of
+from xaijax_kernels.structures.base import shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
@@ -65,7 +65,7 @@ class ByParts:
         """
         assert isinstance(backend, DeviceBackend)
         ask, B, C = self._ask, len(part.donors), len(masks)
-        means, bad = listed_of(backend, ask.engine, B).means(ask, rows, masks, part.donors)
+        means, bad = listed_of(ask.engine, backend, B).means(ask, rows, masks, part.donors)
         well = np.flatnonzero(~bad)
         ask.count.distinct += len(well) * B * C
         ask.told(len(well) * B * C)
@@ -79,14 +79,14 @@ class ByParts:
         """Adds what `of` asks for C coalitions to the run's cost."""
         assert isinstance(backend, DeviceBackend)
         n, B, cost = len(rows), len(part.donors), self._ask.cost
-        program = listed_of(backend, self._ask.engine, B)
+        program = listed_of(self._ask.engine, backend, B)
         held = capacity(C + program.shape.coalitions, program.most)
         cost.add_rows(rows, C * B)
         cost.add_calls(program.calls(n, C), *program.recipes(held, n))
 
 
 @once
-def listed_of(backend: DeviceBackend, engine: Engine, donors: int) -> Listed:
+def listed_of(engine: Engine, backend: DeviceBackend, donors: int) -> Listed:
     """The program of a setting's lists, for so many donors at a time."""
     return Listed(backend, engine, donors)
 
@@ -97,7 +97,7 @@ class Listed:
     def __init__(self, backend: DeviceBackend, engine: Engine, donors: int) -> None:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
-        known = shapes_of(programs.structure.of, programs.params)
+        known = shapes_of(programs.structure, programs.params)
         block = known.block(tile.rows, platform_of(programs.mesh))
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
@@ -119,6 +119,8 @@ class Listed:
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
+        # By the coalitions and the rows that it holds; to find it takes as long as a small run.
+        self._program = cache(lambda *held: programs.compiled.program(self.recipe(*held)))
 
     def means(
         self, ask: GameRun, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
@@ -142,7 +144,7 @@ class Listed:
         theirs = self._given(put(codes.reshape(-1, codes.shape[2])))
         theirs = theirs.reshape(*codes.shape[:2], *theirs.shape[1:])
         fixed = (put(theirs), put(given), self._players, put(words))
-        program = programs.compiled.program(self.recipe(held, n))
+        program = self._program(held, self._rows_of(n))
         out, bad = np.zeros((n, C, K)), np.zeros(n, bool)
         step = self._instances
         for first in range(0, n, step):
@@ -219,18 +221,19 @@ class Listed:
         p, donors = self._programs, self.segments * self.shape.donors
         rows = (self._rows_of(n), donors) if self.shape.by_player else ()
         row = partial(shape_of, p.same, dtype=p.donors.dtype)
-        return [self.recipe(held, n), *(self._parts(row(R, p.sizes.columns)) for R in rows)]
+        return [
+            self.recipe(held, self._rows_of(n)),
+            *(self._parts(row(R, p.sizes.columns)) for R in rows),
+        ]
 
-    def recipe(self, held: int, n: int) -> ProgramRecipe:
-        """What the program of a dispatch is compiled of; held: coalitions of its list, for n
-        instances.
-        """
+    def recipe(self, held: int, rows: int) -> ProgramRecipe:
+        """What the program of a dispatch is compiled of; held: coalitions of its list."""
         p, shape = self._programs, self.shape
         dims, dtype = (self.segments, shape.donors), p.donors.dtype
         row = (shape.P, self._width) if shape.by_player else (p.sizes.columns,)
         arguments = (
             p.params,
-            shape_of(p.same, self._rows_of(n), *row, dtype=dtype),
+            shape_of(p.same, rows, *row, dtype=dtype),
             shape_of(p.same, *dims, *row, dtype=dtype),
             shape_of(p.same, *dims, dtype=dtype),
             self._players,

@@ -52,7 +52,7 @@ import numpy as np
 from xaijax.games.run import GameRun
 from xaijax.games.ways.averaged import ByAveragedTables
 from xaijax.games.ways.by_parts import ByParts
-from xaijax.games.ways.closed_form import ByClosedForm, ClosedForm, affine_head, closed_form
+from xaijax.games.ways.closed_form import ByClosedForm, ClosedForm, closed_form
 from xaijax.games.ways.corners import ByPairs
 from xaijax.games.ways.distinct_donors import (
     ByCrossing,
@@ -86,7 +86,7 @@ def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
     the model.
     """
     engine = ask.probe()
-    linear = ask.quantity.linear and affine_head(engine) is not None
+    linear = ask.quantity.linear and engine.affine is not None
     return closed_form(engine, weights) if linear and ask.may_solve() else None
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core.once import once
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
-from xaijax_kernels.structures.base import Affine, Form, WeightedDonors
+from xaijax_kernels.structures.base import Form, WeightedDonors
 from xaijax_kernels.structures.closed_forms import blocks
 
 Columns = Callable[[np.ndarray], np.ndarray]  # codes [n, F] -> what the layer reads of them [n, C]
@@ -67,14 +66,6 @@ class ClosedForm:
         return layer @ self._matrix + self._constant
 
 
-@once
-def affine_head(engine: Engine) -> Affine | None:
-    """(A [H, K], c [K]) where the trace of the model says layer A + c; else None."""
-    if not engine.structured or engine.score is not None:
-        return None
-    return engine.structure.affine(engine.model.params)
-
-
 def closed_form(engine: Engine, weights: Weights) -> ClosedForm | None:
     """For the values with these weights, where the model's structure has one."""
     return _made(engine, weights.of)
@@ -82,7 +73,7 @@ def closed_form(engine: Engine, weights: Weights) -> ClosedForm | None:
 
 @once
 def _made(engine: Engine, of: OfPlayers | OfSets) -> ClosedForm | None:
-    head = affine_head(engine)
+    head = engine.affine
     if head is None:
         return None
     structure, params = engine.structure, engine.model.params
@@ -91,10 +82,11 @@ def _made(engine: Engine, of: OfPlayers | OfSets) -> ClosedForm | None:
     def read(params: Any, rows: Any) -> Any:
         return structure.of(params).columns(rows)
 
+    given = params, next(blocks(engine.replacement.codes))[0]
+    recipe = ProgramRecipe(("columns", structure), read, given, what="the columns of a layer")
+    program = engine.compiled.program(recipe)
+
     def columns(codes: np.ndarray) -> np.ndarray:
-        given = params, next(blocks(codes))[0]
-        recipe = ProgramRecipe(("columns", structure), read, given, what="the columns of a layer")
-        program = engine.compiled.program(recipe)
         return np.concatenate([np.asarray(program(params, rows))[:n] for rows, n in blocks(codes)])
 
     weights = engine.replacement.weights

@@ -47,7 +47,7 @@ def crossed(
         return None
     C, replaced = len(masks), (~masks).sum(axis=1)
     if masks.all():
-        answers = ask.ends.ask_rows_by_values()
+        answers = ask.ends.rows_by_values
         if answers is None:
             return None
         own = answers[here]

@@ -14,15 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.core.once import once
 from xaijax.games.certify import ROWS_AT_A_TIME
-from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.player_values import distinct
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.run import GameRun
 from xaijax.games.ways.crossed import crossed
 from xaijax.games.ways.totals import Means
-from xaijax_kernels.engine.lattice import kept_columns
+from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
 
 WORTH = 0.75  # of the rows that the list would need
 MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept

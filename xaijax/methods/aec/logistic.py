@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from xaijax.core import checks
-from xaijax.core.threads import cores, in_order, one_thread_of_blas
+from xaijax.core.process import cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows
 from xaijax.methods.aec.survey import FirstPass

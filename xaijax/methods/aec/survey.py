@@ -12,7 +12,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.methods.aec.rows import Rows
 from xaijax_kernels.collinearity.moments import Moments, block_moments, merge
 

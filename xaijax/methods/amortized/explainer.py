@@ -19,7 +19,7 @@ import numpy as np
 
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError, XaiWarning
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.core.public import public_class
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, Progress, Rows

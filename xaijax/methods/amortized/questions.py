@@ -111,7 +111,7 @@ class Teacher:
         table = self.explainer._open().engine.replacement.table
         question = {
             "players": self.players,
-            "columns": self.explainer.players.all_columns(),
+            "columns": self.explainer.players.all_columns,
             "shape": tuple(map(int, table.shape)),
         }
         return replace(asked, question=question)

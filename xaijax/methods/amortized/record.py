@@ -13,8 +13,7 @@ from xaijax.core import checks
 from xaijax.methods.amortized.calling import AmortizedValues
 from xaijax.methods.amortized.fitted import FittedNetwork
 from xaijax.methods.amortized.questions import Teacher
-from xaijax.methods.fingerprint import functions_of
-from xaijax.methods.record import VERSIONS, instances, numbers
+from xaijax.methods.record import VERSIONS, functions_of, instances, numbers
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 

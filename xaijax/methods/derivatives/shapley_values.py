@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xaijax.core.checks import shown, whole_number
 from xaijax.core.compiler import compile_sound, without_fused_products
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, ModelOutputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.core.public import public
 from xaijax.players.index import IndexLike, index_weights, named, quoted
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents

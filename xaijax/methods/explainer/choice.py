@@ -6,6 +6,7 @@ Letters: N instances, P players, B background rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class EstimatorChoice:
     budget: int  # coalitions per sampled instance
     rule: Rule | None = None  # by which sampled instances stop before; None: they do not
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The estimator that stats and provenance name: the sampled one where there is one."""
         return self.sampler or "exact"

@@ -47,6 +47,7 @@ from xaijax.methods.record import digests
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
+from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.interactions import Interactions
@@ -200,6 +201,7 @@ class Explainer:
         donors = replacement_of(asked, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
+        self.output_facts = asked_output(asked)
         self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
         self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits

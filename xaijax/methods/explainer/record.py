@@ -21,12 +21,10 @@ from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, tell_heavy, tell_unmet
-from xaijax.methods.fingerprint import functions_of
-from xaijax.methods.record import background, cost_of, instances, numbers, sizes
+from xaijax.methods.record import background, cost_of, functions_of, instances, numbers, sizes
 from xaijax.models.asking.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
-from xaijax.results.asked import asked_output
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -138,7 +136,7 @@ def stats_of(
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
     engine, findings = evaluator.engine, evaluator.engine.findings
-    if not engine.on_host and engine.score is None and not findings.coarse:
+    if findings.whole and engine.score is None:
         own = findings.answer_dtype, engine.model.precision
         warn_of_digits(model.name, *own, answer.base, answer.full)
     clock = evaluator.clock
@@ -194,7 +192,7 @@ def provenance_of(asked: Explainer, game: GameRun, estimator: str) -> dict[str, 
     """Returns the public facts of how the values were made."""
     return {
         "method": "Explainer",
-        **asked_output(asked.model),
+        **asked.output_facts,
         "index": asked.index,
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,

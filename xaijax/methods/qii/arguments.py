@@ -97,7 +97,7 @@ def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.
     if P > 20:
         raise InputError(f"players: Pr[S] has 2^{P} entries; at most 20 players.")
     bits = np.zeros(len(rows), np.int64)
-    for p, columns in enumerate(players.all_columns()):
+    for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
                 f"players: {players.names[p]!r} has {len(columns)} columns; the prior over sets is "

@@ -300,7 +300,7 @@ class QIIProblem:
             return evaluator.encoded(self.data)
         kept = self._codes
         if (
-            not evaluator.refresh()
+            not evaluator.answers()
             or kept is None
             or kept[0] is not evaluator.engine.replacement.table
         ):

@@ -16,12 +16,11 @@ import numpy as np
 from xaijax.estimators.driver import InstanceValues
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import certificate, held
-from xaijax.methods.fingerprint import digest_of
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences, QiiIndex
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.recount import QiiRecount
-from xaijax.methods.record import cost_of, digests, numbers, sizes
+from xaijax.methods.record import cost_of, digest_of, digests, numbers, sizes
 from xaijax.players.index import named
 from xaijax.players.sets import all_masks
 from xaijax.results.coalition_table import CoalitionTable, TableOrigin

@@ -15,7 +15,6 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import hashes
-from xaijax.games.measure.replacement.base import agreement_codes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.games.ways.plain import ToInts, plain_sums
@@ -29,6 +28,7 @@ from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import CodeTable
+from xaijax_kernels.engine.lattice import agreement_codes
 
 if TYPE_CHECKING:
     from xaijax.methods.qii.problem import QIIProblem
@@ -120,7 +120,7 @@ class QiiRecount:
             "pool_weights": None if secret else _of_rows(donors.weights),
             "donors": None if secret else _of_rows(donors.row),  # those of positive weight
             "chance": None if self.chance is None else _of_rows(self.chance),
-            "players": [list(columns) for columns in problem.players.all_columns()],
+            "players": [list(columns) for columns in problem.players.all_columns],
         }
 
     def sums(self) -> ExactSums:

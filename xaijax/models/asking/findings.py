@@ -16,10 +16,9 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputTypeError, ModelOutputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.core.reads import changed as names_changed
 from xaijax.models.asking.host import call_host, call_host_raw
-from xaijax.models.asking.predict import run_jax
 from xaijax.models.asking.probe import probe_determinism, probe_neighbours
 from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts, same_steps
 from xaijax.models.asking.rows import cannot_trace
@@ -27,7 +26,7 @@ from xaijax.models.asking.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_codes
 from xaijax.models.identity.fit_stamp import Stamp
 from xaijax.models.identity.identity import portable_reads, program_digest
-from xaijax.models.structure.agreement import Agreement, by_structure, compare, sensitivity
+from xaijax.models.structure.agreement import Agreement, compare
 from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
 from xaijax_kernels.engine.tiles import traced as trace_without_places
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from xaijax.models.model import Model
 
 PROBE_ROWS = 32
-MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
 
 
@@ -60,7 +58,7 @@ class Probe:
     look: RowCounts | None = None
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
-    coarse: bool = False  # JAX: whether answers of whole numbers lose digits, as was warned of
+    whole: bool = False  # JAX: answers are whole numbers, and no digit is lost so far
     programs: ProgramCache | None = (
         None  # JAX: what is compiled of the model, and by what it is traced to
     )
@@ -90,7 +88,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
     own_dtype = programs["answer_dtype"]  # another model may have traced it
-    coarse = warn_of_digits(model.name, own_dtype, model.precision, answer)
+    lost = warn_of_digits(model.name, own_dtype, model.precision, answer)
     warn_of_wraps(model.name, programs["closed"], rows, programs)
     if model.deterministic:
         probe_neighbours(evaluate, rows, model.name, among=answer)
@@ -109,7 +107,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     return dataclasses.replace(
         found,
         closed=programs["closed"],
-        coarse=coarse,
+        whole=np.dtype(own_dtype).kind in "iu" and not lost,
         structure=layer,
         agreement=agreement,
         look=look,
@@ -160,59 +158,6 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
         programs["closed"] = traced.jaxpr
     programs["answer_dtype"] = getattr(apply, "answer_dtype", None)
     return programs
-
-
-def both_answers(
-    model: Any,
-    structure: Structure,
-    rows: np.ndarray,
-    hybrids: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(the structure's answers to whole rows [R, *F], the model's own); float64 [R, K] each.
-
-    hybrids: (donors [R, *F], bool [R, F], which columns are kept of the rows); None: all of them.
-
-    By the programs of the probe, so that nothing is compiled for few rows; many go in larger
-    blocks.
-    """
-    many = len(rows) > MANY
-    size = BLOCK if many else PROBE_ROWS
-    programs = _programs(model.compiled, rows)
-    program = programs["probe"][0]
-    found, own = [], []  # few rows: all blocks are started before the first is read
-    for first in range(0, len(rows), size):
-        place: Any = slice(first, first + size)
-        if first + size > len(rows):
-            place = np.minimum(np.arange(first, first + size), len(rows) - 1)
-        filled, mixed = rows[place], None
-        if hybrids is not None:
-            mixed = hybrids[0][place], hybrids[1][place]
-        found.append(by_structure(structure, model, filled, programs, mixed))
-        if mixed is not None:
-            filled = np.where(mixed[1].reshape(filled.shape), filled, mixed[0])
-        if many:
-            whole = run_jax(model.compiled, "apply", model.apply, model.params, filled)
-        else:
-            whole = program(model.params, filled)
-        own.append(whole)
-    both = (np.stack([np.asarray(one) for one in part]) for part in (found, own))
-    found, own = (one.astype(np.float64).reshape(len(one) * size, -1) for one in both)
-    return found[: len(rows)], own[: len(rows)]
-
-
-def _programs(compiled: dict[Any, Any], rows: np.ndarray) -> ProgramCache:
-    """What is compiled of a model that was probed with such rows."""
-    return compiled["probe", rows.shape[1:], rows.dtype.name]
-
-
-def sensitivity_of(model: Any, structure: Structure, rows: np.ndarray) -> np.ndarray:
-    """How far rounding may take the structure's answers to whole rows [R, *F]; float64 [R, K]."""
-    found, programs = [], _programs(model.compiled, rows)
-    for first in range(0, len(rows), PROBE_ROWS):
-        some = rows[first : first + PROBE_ROWS]
-        filled = np.concatenate([some, np.repeat(some[-1:], PROBE_ROWS - len(some), axis=0)])
-        found.append(sensitivity(structure, model, filled, programs)[: len(some)])
-    return np.concatenate(found)
 
 
 def probe_host(model: Model, rows: Any) -> Probe:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import ModelOutputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.models.base.trace import TracedFunction
 
 _SMALLEST = 16  # rows

@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.models.asking.comparison import TranslationCheck, answering, check_unchanged
 from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES

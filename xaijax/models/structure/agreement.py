@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.compiler import compile_sound
-from xaijax.core.once import shapes_of
 from xaijax.models.base.trace import MATMUL
-from xaijax_kernels.structures.base import Structure
+from xaijax_kernels.structures.base import Structure, shapes_of
 
 Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
@@ -89,8 +88,8 @@ def compare(
     every = np.ones((1, flat.shape[1]), bool)
     eps = EPS[model.precision]
     gap, answers = np.zeros(1), []
-    # Of a declared sum over players it is not known yet who these are: see `whole_rows.py`.
-    known = shapes_of(structure.of, model.params)
+    # Of a declared sum over players it is not known yet who these are: see `games/certify.py`.
+    known = shapes_of(structure, model.params)
     masks = np.concatenate([every, some]) if known.by_columns else every
     for kept in masks:
         started = _by_structure(structure, model, flat, donors, kept, programs)

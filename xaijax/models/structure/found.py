@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.once import shapes_of
 from xaijax.models.structure.column_map import (
     MOVES,
     AtLayer,
@@ -32,7 +31,7 @@ from xaijax.models.structure.column_map import (
     run_trace,
 )
 from xaijax_kernels.engine.tiles import traced
-from xaijax_kernels.structures.base import Affine, Layer
+from xaijax_kernels.structures.base import Affine, Layer, shapes_of
 from xaijax_kernels.structures.columnwise import Columnwise
 
 
@@ -101,7 +100,7 @@ class FoundLayer:
 
     def affine(self, params: Any) -> Affine | None:
         """See `Structure.affine`: by the trace."""
-        width = shapes_of(self.of, params).width
+        width = shapes_of(self, params).width
         return affine(self.head, params, width, self.dtype, self.programs)
 
     def _run(self, params: Any, R: int, rows: Any, layer: AtLayer) -> Any:
@@ -133,7 +132,7 @@ def find(
     """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:
-        shapes_of(layer.of, params)
+        shapes_of(layer, params)
     except NoLayer:
         return None
     return layer

@@ -21,8 +21,8 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, XaiError
 from xaijax.core.files import lock, owner_only, sync_folder
-from xaijax.core.forks import failpoint
 from xaijax.core.optional import require
+from xaijax.core.process import failpoint
 from xaijax.results.files.untrusted_zip import Members as Opened
 from xaijax.results.files.untrusted_zip import one_error, refused, schema_of
 from xaijax.tables import plain_frames

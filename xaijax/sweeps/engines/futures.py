@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
-from xaijax.core.threads import cores
+from xaijax.core.process import cores
 from xaijax.sweeps.engines.attempt import Lost, Mark, Outcome, attempt
 from xaijax.sweeps.engines.worker import in_pool, in_threads
 from xaijax.sweeps.task import Task

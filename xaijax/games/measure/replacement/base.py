@@ -5,7 +5,9 @@ Letters: B donor rows, F columns, C code columns, N instances.
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -18,8 +20,8 @@ from xaijax.models.asking.comparison import TranslationCheck, answering
 from xaijax.models.asking.rows import row_dtype
 from xaijax.models.model import Model
 from xaijax.tables.frame_table import FrameTable
-from xaijax.tables.frames import frame_labels, refuse_series, same_labels
-from xaijax.tables.rows import rows_of
+from xaijax.tables.frames import frame_labels, same_labels
+from xaijax.tables.rows import refuse_series, rows_of
 from xaijax.tables.table import (
     CodedTable,
     CodeTable,
@@ -30,6 +32,7 @@ from xaijax.tables.table import (
 )
 from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
+from xaijax_kernels.engine.lattice import agreement_codes
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,24 @@ class Replacement:
     def bits(self) -> np.ndarray:
         """The codes as whole numbers, to be compared bit for bit."""
         return agreement_codes(self.codes)
+
+    @cached_property
+    def digest(self) -> Any:
+        """A hash of the donors as they were read and of their weights: the same whether JAX or the
+        host asks. Empty where each instance has its own.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        if not self.SHARED:
+            return digest
+        digest.update(self.weights.tobytes())
+        rows = rows_of(self.as_read)
+        frame = rows.is_frame
+        columns = zip(rows.labels, rows.columns(), strict=True) if frame else [("", rows.matrix())]
+        for label, column in columns:
+            digest.update(repr(label).encode() if frame else b"")
+            for part in array_bytes(column):
+                digest.update(part)
+        return digest
 
     @property
     def codes_of_rows(self) -> np.ndarray:
@@ -208,6 +229,15 @@ def table_of(model: Model, background: Any, name: str = "background") -> CodeTab
     return FloatTable(shape, numbers, names, own if own.kind in "biu" else None, takes)
 
 
+def array_bytes(array: np.ndarray) -> Iterator[bytes]:
+    """What tells an array from others."""
+    yield f"{array.dtype.str}{array.shape}".encode()
+    if array.dtype.kind == "O":
+        yield repr([(type(one).__name__, one) for one in array.ravel().tolist()]).encode()
+    else:
+        yield np.ascontiguousarray(array).tobytes()
+
+
 def _numbers_of(model: Model) -> np.dtype:
     return np.dtype("f8" if model.precision == "float64" else "f4")
 
@@ -215,10 +245,3 @@ def _numbers_of(model: Model) -> np.dtype:
 def _read_for(model: Model, table: CodeTable) -> CodeTable:
     reader = answering(model).reader
     return table if reader is None else CodedTable(table, reader)
-
-
-def agreement_codes(codes: np.ndarray) -> np.ndarray:
-    """Codes as whole numbers, to be compared bit for bit."""
-    if codes.dtype.kind == "f":
-        return codes.view(f"i{codes.dtype.itemsize}")
-    return codes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.checks import tell
 from xaijax.core.errors import EnumerationLimitError, InputError
-from xaijax.core.forks import before_jax
+from xaijax.core.process import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.placement import placed
@@ -37,7 +37,6 @@ from xaijax.methods.derivatives.gradients.run import (
     sizes_of,
 )
 from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair, space_of
-from xaijax.methods.fingerprint import donors_fingerprint, probed_fingerprint
 from xaijax.methods.progress import progress_bar
 from xaijax.methods.record import background, cost, instances, numbers, sizes
 from xaijax.models import gradient_class
@@ -346,7 +345,7 @@ class GradientExplainer:
     def _run(self, work: reading.Work) -> tuple[GradientPrograms, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
-        before = evaluator.clock.copy()
+        before = replace(evaluator.clock)
         table = evaluator.engine.replacement.table
         engine = evaluator.probe(table, np.asarray(work.codes[:FEW]))
         key = id(engine)
@@ -474,8 +473,8 @@ def explanation(
 
 
 def _digests(run: GradientPrograms) -> dict[str, str | None]:
-    donors = donors_fingerprint(run.engine.replacement)
-    return {"fingerprint": donors, "model_fingerprint": probed_fingerprint(run.engine)}
+    donors = run.engine.replacement.digest.hexdigest()
+    return {"fingerprint": donors, "model_fingerprint": run.engine.mark}
 
 
 def _provenance(
