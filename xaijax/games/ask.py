@@ -28,7 +28,7 @@ from xaijax.games.ways.choose import SemivalueWay, in_parts
 from xaijax.games.ways.corners import full_tables, tables_coming
 from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
-from xaijax_kernels.games.interactions import count
+from xaijax_kernels.games.semivalues import count
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 

@@ -28,8 +28,7 @@ from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Coming, Stretch, Totals, Weights
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
-from xaijax_kernels.engine.turns import counted_on
+from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
 from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
 
 FEWEST_DONORS = 4  # of fewer there is little to average

@@ -28,7 +28,7 @@ from xaijax.games.run import GameRun
 from xaijax.games.ways.listed import ByRows, ListedChunk
 from xaijax.games.ways.totals import Coming
 from xaijax_kernels.engine.lattice import list_words
-from xaijax_kernels.engine.turns import platform_of
+from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
