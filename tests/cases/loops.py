@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import pytest
 
-from xaijax_kernels.engine import turns
+from xaijax_kernels.engine import tiles as turns
 
 _CONDITION = re.compile(r"stablehlo\.while.*?\bcond \{(.*?)\} do \{", re.DOTALL)
 _BELOW_A_NUMBER = re.compile(r"stablehlo\.compare +LT, %iterArg\w*, %c(_\d+)?,")

@@ -12,7 +12,7 @@ from xaijax.estimators.pairs import PairSampler
 from xaijax.players.index import named
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
 from xaijax.results.set_keys import all_of
-from xaijax_kernels.games.interactions import of_tables
+from xaijax_kernels.games.semivalues import of_tables
 
 SAMPLED = [one for one in INTERACTIONS.values() if one.sampled]
 

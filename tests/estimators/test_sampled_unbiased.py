@@ -12,7 +12,7 @@ import sampled_games as games
 import xaijax as xj
 from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
-from xaijax_kernels.games.interactions import of_tables
+from xaijax_kernels.games.semivalues import of_tables
 
 SII, K_SII = INTERACTIONS["sii"], INTERACTIONS["k-sii"]
 P = 8

@@ -64,7 +64,7 @@ SCRIPT = """
 import test_even_devices as own
 from xaijax.games.engine import dispatch
 
-from xaijax_kernels.engine import turns
+from xaijax_kernels.engine import tiles as turns
 
 dealt, shares = dispatch.dealt, []
 def noted(*given):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xaijax.players.interaction_index import INTERACTIONS, derivative_weights
-from xaijax_kernels.games import interactions
+from xaijax_kernels.games import semivalues as interactions
 
 INDICES = pytest.mark.parametrize("index", list(oracle.ORACLES))
 ORDERS = [(1, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]

@@ -9,8 +9,8 @@ import numpy as np
 import oracles
 import pytest
 
-from xaijax_kernels.games import interactions
 from xaijax_kernels.games import semivalues as indices
+from xaijax_kernels.games import semivalues as interactions
 
 WEIGHTS = {
     "shapley": indices.shapley_weights,

@@ -17,7 +17,7 @@ from loops import count_turns, for_cuda, unknown_loops
 from often import some_slow
 from tiled_kernels import tiled
 
-from xaijax_kernels.engine import turns
+from xaijax_kernels.engine import tiles as turns
 from xaijax_kernels.structures import averaged
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")

@@ -18,8 +18,7 @@ from xaijax.games import ask
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import OfSets, Weights
 from xaijax.players.index import Index
-from xaijax_kernels.games.interactions import count, of_tables
-from xaijax_kernels.games.semivalues import semivalue
+from xaijax_kernels.games.semivalues import count, of_tables, semivalue
 
 LARGEST_MATRIX = 1 << 25  # entries of what makes interactions of a pair's corners
 PIECE = 14  # log2 of the corners that are summed in one go, about

@@ -25,8 +25,7 @@ from xaijax.players.sets import chances, player_place
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
 from xaijax_kernels.games import simple_games
-from xaijax_kernels.games.interactions import of_tables
-from xaijax_kernels.games.semivalues import expected_marginals, semivalue
+from xaijax_kernels.games.semivalues import expected_marginals, of_tables, semivalue
 
 # Worst case of a sum of so many float64 numbers: what a table is given for, where it does not say.
 SUMMANDS = 1 << 20

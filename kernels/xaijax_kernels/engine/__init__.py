@@ -2,13 +2,12 @@
 
 Reading order:
 
-    tiles         the loop that feeds a JAX model tile by tile, and how many rows a tile has
+    tiles         the loop that feeds a JAX model tile by tile, its turns, and a tile's size
     host_loop     the loop for host models: the next rows are drawn while the model answers
     tables        from the values of pairs to v(S) of all coalitions of each instance
     listed        coalitions given as a list: their row stream, and their means over donors
     seeds         slots made on the device, of runs of pairs of one size
     hybrids       rows with some players' columns from the instance and the others from the donor
-    turns         how a loop inside a dispatch counts its turns, on each platform
     lattice       which players differ for a pair; streams of model rows: of pairs, of single rows
     reduce        from the values of a dispatch to one semivalue per pair, on the device
     steps         the steps of a trace: which treat each number by itself, and how one is taken

@@ -4,7 +4,6 @@ Reading order:
 
     simple_games     games in which a coalition wins or loses: Deegan-Packel, responsibility
     differentiable   values as a pure function, with a derivative of little memory
-    semivalues       weights by coalition size (Shapley, Banzhaf), and how they are applied
-    interactions     values of sets of players, single ones among them, by discrete derivatives
+    semivalues       weights by coalition size, how they are applied; interactions of players
     sampling         random orders, coalitions and rows from (seed, draw), equal on every machine
 """

@@ -1,16 +1,19 @@
-"""Semivalues: weights by coalition size, and full tables turned into values.
+"""Semivalues and interactions: weights by coalition size, and tables turned into values.
 
 A semivalue is phi_i = sum over S without i of p(|S|) m_i(S), m_i(S) = v(S + i) - v(S).
 `p` is always the weight of one single set of size s, float64 [P], s = 0..P-1.
 
-Letters: P players, k players that differ for one pair, K outputs, N instances.
+Letters: P players, k players that differ for one pair, K outputs, N instances, M sets of 1 to
+`order` of them, S and T sets, s and t sizes.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,3 +105,200 @@ def expected_marginals(tables: np.ndarray, chance: np.ndarray) -> np.ndarray:
         change *= chance[without, None]
         out.append(change.sum(axis=1))
     return np.stack(out, axis=1)
+
+
+# Interactions of sets of players, by discrete derivatives; values of single players among them.
+#
+#     I(S) = sum over T without S of p(|T|) D_S v(T),
+#     D_S v(T) = sum over L in S of (-1)^(s - |L|) v(T + L).
+#
+# `p` has an array for each size of S, p[s - 1] float64 [k - s + 1]: the weight of one single T, by
+# its size. Sets of one player with the weights of a semivalue are that semivalue. Sets are in
+# order of size, then of players. No sum is longer than a derivative's 2^s and that of its weights,
+# where sums of alternating Moebius coefficients would lose the digits of float32.
+
+Weights = Sequence[np.ndarray]
+TABLE_BYTES = 1 << 27  # that `of_tables` works in at a time
+PRODUCT = 1 << 21  # entries of a matrix up to which it takes one product for each instance
+
+
+def count(k: int, order: int) -> int:
+    """M, sets of 1 to `order` of k players."""
+    return sum(math.comb(k, s) for s in range(1, min(order, k) + 1))
+
+
+@cache
+def of_size(k: int, s: int) -> np.ndarray:
+    """All sets of s of k players, in order; int64 [C(k, s), s]."""
+    sets = np.array(list(itertools.combinations(range(k), s)), np.int64)
+    return sets.reshape(math.comb(k, s), s)
+
+
+def places(players: np.ndarray, P: int, order: int) -> np.ndarray:
+    """Where each set of some players stands among those of all P; int64 [.., M].
+
+    players: int [.., k], ascending; M counts their own sets, in order.
+    """
+    k, parts, before = players.shape[-1], [], 0
+    for s in range(1, min(order, k) + 1):
+        own = of_size(k, s)
+        after = np.zeros((*players.shape[:-1], len(own)), np.int64)
+        for i in range(s):  # sets that come later: those with a larger player in the first i places
+            after += _larger(P, s - i)[players[..., own[:, i]]]
+        parts.append(before + math.comb(P, s) - 1 - after)
+        before += math.comb(P, s)
+    return np.concatenate([*parts, np.zeros((*players.shape[:-1], 0), np.int64)], axis=-1)
+
+
+@cache
+def _larger(P: int, r: int) -> np.ndarray:
+    """Sets of r players that are all larger than p, for each p of P; int64 [P]."""
+    return np.array([math.comb(P - 1 - p, r) for p in range(P)], np.int64)
+
+
+def _bits(sets: np.ndarray) -> np.ndarray:
+    """Sets int [n, s] as numbers."""
+    return (np.int64(1) << sets).sum(axis=1)
+
+
+def _signed(corners: np.ndarray, sets: np.ndarray, p: np.ndarray, more: int = 0) -> np.ndarray:
+    """What each corner counts in each set, where `more` players outside are set beside it.
+
+    corners int [c], sets int [n, s]; float64 [c, n].
+    """
+    s, bits = sets.shape[1], _bits(sets)
+    inside = np.bitwise_count(corners[:, None] & bits)
+    outside = np.bitwise_count(corners[:, None] & ~bits).astype(np.int64) + more
+    there = (outside >= 0) & (outside < len(p))
+    weight = p[np.where(there, outside, 0)] * there
+    return np.where((s - inside) % 2, -weight, weight)
+
+
+def corner_matrix(p: Weights, k: int) -> np.ndarray:
+    """Interactions as one matrix: values of the corners [2^k] @ matrix -> [M]; float64 [2^k, M]."""
+    corners = np.arange(1 << k)
+    parts = [_signed(corners, of_size(k, s + 1), own) for s, own in enumerate(p)]
+    return np.concatenate([np.zeros((1 << k, 0)), *parts], axis=1)
+
+
+class SplitBlock(NamedTuple):
+    """Columns of `split_matrices` for sets with b high players, of whom q are set in a piece."""
+
+    b: int
+    q: int
+    first: int  # column
+    low: tuple[np.ndarray, ...]  # int [n, a] for each size a of the low players of a set
+
+
+@cache
+def blocks(low: int, order: int) -> tuple[SplitBlock, ...]:
+    """The columns of `split_matrices`, in order."""
+    found, first = [], 0
+    for b in range(order + 1):
+        own = tuple(of_size(low, a) for a in range(int(b == 0), min(order - b, low) + 1))
+        for q in reversed(range(b + 1)):
+            found.append(SplitBlock(b, q, first, own))
+            first += sum(map(len, own))
+    return tuple(found)
+
+
+def split_matrices(p: Weights, k: int, low: int) -> np.ndarray:
+    """`corner_matrix` for pieces of 2^low corners; float64 [k - low + 1, 2^low, columns].
+
+    A piece fixes the high bits; h of them are set. Matrix h gives a piece's part of the sets of
+    each block, but for the sign (-1)^(b - q); see `of_pieces`.
+    """
+    corners, pieces = np.arange(1 << low), []
+    for h in range(k - low + 1):
+        columns = [
+            _signed(corners, own, p[own.shape[1] + block.b - 1], h - block.q)
+            for block in blocks(low, len(p))
+            for own in block.low
+            if own.shape[1] + block.b <= len(p)
+        ]
+        pieces.append(np.concatenate(columns, axis=1))
+    return np.stack(pieces)
+
+
+def of_pieces(sums: np.ndarray, high: np.ndarray, k: int, low: int, order: int) -> np.ndarray:
+    """The part of each set of k players in each piece; [n, K, columns] -> [n, K, M].
+
+    sums: what `split_matrices` gives of the pieces with the high bits `high` int [n].
+    """
+    n, K, _ = sums.shape
+    out = np.empty((n, K, count(k, order)), sums.dtype)
+    for block in blocks(low, order):
+        if block.q:  # once for each b
+            continue
+        own = [b for b in blocks(low, order) if b.b == block.b]
+        first = np.array([b.first for b in sorted(own, key=lambda b: b.q)])
+        uppers = of_size(k - low, block.b)
+        q = np.bitwise_count(high[:, None] & _bits(uppers)).astype(np.int64)  # [n, uppers]
+        sign = np.where((block.b - q) % 2, -1.0, 1.0)
+        column = first[q]
+        for lower in block.low:
+            each = column[:, :, None] + np.arange(len(lower))
+            part = np.take_along_axis(sums, each.reshape(n, 1, -1), axis=2)
+            part = part.reshape(n, K, len(uppers), len(lower)) * sign[:, None, :, None]
+            sets = np.concatenate(
+                [
+                    np.broadcast_to(lower, (len(uppers), *lower.shape)),
+                    np.broadcast_to(uppers[:, None] + low, (len(uppers), len(lower), block.b)),
+                ],
+                axis=2,
+            )
+            at = places(sets, k, sets.shape[2])[..., -1]  # of the whole set, the largest
+            out[:, :, at.reshape(-1)] = part.reshape(n, K, -1)
+            column = column + len(lower)
+    return out
+
+
+def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
+    """Interactions of full tables; [N, 2^P, K] -> [N, M, K], M sets of 1 to len(p) players.
+
+    Small tables by `corner_matrix`. Of larger ones player after player, the last first, is either
+    in S, and the upper half of a table less its lower half goes on; or in T or outside, and both
+    halves go on, by the size of T. What is left in the end of a set are the sums of its derivatives
+    by the size of T, to be weighted. Of a fixed order all this takes a few times 2^P additions.
+
+    Each instance is added up by itself, so that its bits do not depend on the others.
+    """
+    N, corners, K = tables.shape
+    P, order = corners.bit_length() - 1, len(p)
+    if count(P, order) * corners <= PRODUCT:
+        change = (tables - tables[:, :1]).swapaxes(1, 2)
+        return np.matmul(change, corner_matrix(p, P)).swapaxes(1, 2)
+    step = max(1, TABLE_BYTES // (8 * corners * K * (P + 1)))
+    out = np.zeros((N, count(P, order), K))
+    for first in range(0, N, step):
+        own = slice(first, first + step)
+        out[own] = _of_tables(tables[own], P, p)
+    return out
+
+
+def _of_tables(tables: np.ndarray, P: int, p: Weights) -> np.ndarray:
+    n, _, K = tables.shape
+    order = len(p)
+    # [sets, instances, rest of the corners, sizes of T, K], from v - v(nothing)
+    work = (tables - tables[:, :1])[None, :, :, None]
+    bits = np.zeros(1, np.int64)
+    for player in reversed(range(P)):
+        halves = work.reshape(len(bits), n, 2, -1, P - player, K)
+        lower, upper = halves[:, :, 0], halves[:, :, 1]
+        pad = [(0, 0)] * 3 + [(0, 1), (0, 0)]
+        out = np.pad(lower, pad)
+        out[:, :, :, 1:] += upper
+        may = np.bitwise_count(bits) < order
+        work = np.concatenate([out, np.pad(upper[may] - lower[may], pad)])
+        bits = np.concatenate([bits, bits[may] | 1 << player])
+    result = np.zeros((n, count(P, order), K))
+    size, sums = np.bitwise_count(bits).astype(np.int64), work[:, :, 0]  # [sets, n, P + 1, K]
+    for s, weight in enumerate(p, start=1):
+        own = np.flatnonzero(size == s)
+        members = (bits[own, None] >> np.arange(P) & 1).astype(bool)
+        at = places(np.nonzero(members)[1].reshape(-1, s), P, s)[:, -1]
+        total = np.zeros((len(own), n, K))
+        for t, w in enumerate(weight):
+            total += w * sums[own, :, t]
+        result[:, at] = total.swapaxes(0, 1)
+    return result

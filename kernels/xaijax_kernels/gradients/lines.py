@@ -31,8 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
+from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, tile_by_tile
 
 Lift = Callable[[Any, jax.Array], Any]  # (params, codes [M, C]) -> arrays [M, ...] in a tree
 Head = Callable[[Any, Any], jax.Array]  # (params, these arrays of R rows) -> answers [R, K]

@@ -22,8 +22,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad
-from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, tile_by_tile
+from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, tile_by_tile
 
 Array = Any  # of JAX, or of NumPy on its way there
 GOLDEN = 0x9E3779B9  # the odd constant by which columns are told apart

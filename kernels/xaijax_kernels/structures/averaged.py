@@ -20,8 +20,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, neumaier
-from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, platform_of, tile_by_tile
+from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, platform_of, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.chances import chances_of
 

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.games import interactions
+from xaijax_kernels.games import semivalues
 
 Head = Callable[[jax.Array], jax.Array]  # hidden [R, H] -> answers [R, A]
 Affine = tuple[np.ndarray, np.ndarray]  # float64 A [H, K] and c [K]: hidden A + c
@@ -234,7 +234,7 @@ class SizeWeights(Protocol):
         """Values are of sets of 1 to `order` players."""
         ...
 
-    def __call__(self, k: int) -> interactions.Weights:
+    def __call__(self, k: int) -> semivalues.Weights:
         """Of k players, as of `games/interactions`."""
         ...
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.reduce import neumaier
 from xaijax_kernels.engine.steps import Number, Step, bound, opened
-from xaijax_kernels.engine.turns import folded
+from xaijax_kernels.engine.tiles import folded
 from xaijax_kernels.structures.base import Head, Layer
 from xaijax_kernels.structures.sums import sums_of_choices
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.games import interactions
+from xaijax_kernels.games import semivalues
 from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.leaves import Leaves, broken, paid, pattern_weights
 
@@ -40,7 +40,7 @@ class Additive:
         donors, players = background.donors.astype(np.float64), background.players
         self._mean = background.weights @ donors
         self._P, self._share = background.P, background.of(1)[0][0]
-        self._sets = interactions.count(background.P, background.of.order)  # those of several are 0
+        self._sets = semivalues.count(background.P, background.of.order)  # those of several are 0
         self._order = np.argsort(players, kind="stable")  # columns of a player, side by side
         self._players, self._starts = np.unique(players[self._order], return_index=True)
         self.of_donors = donors @ self._weights + self._bias
@@ -63,7 +63,7 @@ class Trees:
 
     def __init__(self, groups: list[Leaves], background: WeightedDonors, head: Affine) -> None:
         """groups: of all leaves, by their number of players."""
-        self.head, self._M = head, interactions.count(background.P, background.of.order)
+        self.head, self._M = head, semivalues.count(background.P, background.of.order)
         self._parts: list[tuple[Leaves, list[jax.Array]]] = []
         donors, A = background.donors, groups[0].values.shape[1]
         self.of_donors = np.zeros((len(donors), A))
@@ -74,7 +74,7 @@ class Trees:
             for part in _split(group):
                 met = self._meet(part, background)
                 table = (met @ pays).reshape(met.size, sets).astype(donors.dtype)
-                at = interactions.places(part.players, background.P, background.of.order)
+                at = semivalues.places(part.players, background.P, background.of.order)
                 here = table, at.astype(np.int32), part.values.astype(table.dtype)
                 self._parts.append((part, [jnp.asarray(one) for one in here]))
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.reduce import any_bad
-from xaijax_kernels.engine.turns import placed
+from xaijax_kernels.engine.tiles import placed
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.engine.turns import folded
+from xaijax_kernels.engine.tiles import folded
 from xaijax_kernels.structures.base import whole_vectors
 
 HIGHEST = jax.lax.Precision.HIGHEST

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.games import interactions
+from xaijax_kernels.games import semivalues
 from xaijax_kernels.structures.base import SizeWeights
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -102,7 +102,7 @@ def pattern_weights(d: int, of: SizeWeights) -> np.ndarray:
             for i in range(s + 1):
                 for own in range(i, k - s + i + 1):
                     p[own, i, k] = weights[k][s - 1][own - i]
-        bits = (1 << interactions.of_size(d, s)).sum(axis=1)
+        bits = (1 << semivalues.of_size(d, s)).sum(axis=1)
         i = np.bitwise_count(patterns[:, None] & bits).astype(np.int64)  # [2^d, sets]
         of_b, of_x = i[:, None], i[None]
         inside = apart[:, :, None] & (of_b + of_x == s)

@@ -24,8 +24,7 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine.hybrids import of_columns
 from xaijax_kernels.engine.reduce import any_bad, compensated
-from xaijax_kernels.engine.tiles import over_tiles
-from xaijax_kernels.engine.turns import counted_on, folded, placed, tile_by_tile
+from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, placed, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
 HIGHEST = jax.lax.Precision.HIGHEST

@@ -30,11 +30,12 @@ from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
     TileShape,
     Traced,
+    counted_on,
     in_blocks,
     over_tiles,
+    platform_of,
     run_tiles,
 )
-from xaijax_kernels.engine.turns import counted_on, platform_of
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure, shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, listed_means

@@ -27,7 +27,7 @@ from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.run import GameRun
-from xaijax_kernels.engine.turns import counted
+from xaijax_kernels.engine.tiles import counted
 from xaijax_kernels.rules.perturbed_rows import (
     HEADER,
     PerturbationSpace,

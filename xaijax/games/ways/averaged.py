@@ -27,8 +27,7 @@ from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.ways.totals import Stretch, Totals, Weights
-from xaijax_kernels.engine.tiles import SMALLEST_TILE
-from xaijax_kernels.engine.turns import counted_on
+from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
 from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
 

@@ -26,7 +26,7 @@ from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.ways.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
-from xaijax_kernels.engine.turns import platform_of
+from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.structures.base import shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
 

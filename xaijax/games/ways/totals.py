@@ -17,7 +17,7 @@ import numpy as np
 from xaijax.games.engine.loop import Backend
 from xaijax.players.interaction_index import InteractionIndex, derivative_weights
 from xaijax_kernels.engine.lattice import Pairs
-from xaijax_kernels.games import interactions
+from xaijax_kernels.games import semivalues
 from xaijax_kernels.games.semivalues import induced_weights
 
 
@@ -40,7 +40,7 @@ class OfPlayers:
     p: tuple[float, ...]
     order = 1
 
-    def __call__(self, k: int) -> interactions.Weights:
+    def __call__(self, k: int) -> semivalues.Weights:
         """Those of k players, the others being null."""
         return [induced_weights(self.p, k)] if k else []
 
@@ -52,7 +52,7 @@ class OfSets:
     index: InteractionIndex
     order: int
 
-    def __call__(self, k: int) -> interactions.Weights:
+    def __call__(self, k: int) -> semivalues.Weights:
         """Those of k players, the others being null."""
         return derivative_weights(self.index, self.order, k)
 
@@ -73,20 +73,20 @@ class Weights:
 
     def _count(self, k: int) -> int:
         """M, sets of k players."""
-        return interactions.count(k, self.order)
+        return semivalues.count(k, self.order)
 
     def places(self, players: np.ndarray, P: int) -> np.ndarray:
         """Where the sets of some players [.., k] stand among those of all P; int [.., M]."""
-        return players if self.order == 1 else interactions.places(players, P, self.order)
+        return players if self.order == 1 else semivalues.places(players, P, self.order)
 
     def _corners(self, k: int, rows: int) -> np.ndarray:
         """float64 [rows, M]; rows past 2^k are zero."""
         matrix = np.zeros((rows, self.count(k)))
-        matrix[: 1 << k] = interactions.corner_matrix(self.of(k), k)
+        matrix[: 1 << k] = semivalues.corner_matrix(self.of(k), k)
         return matrix
 
     def _pieces(self, k: int, low: int) -> np.ndarray:
-        return interactions.split_matrices(self.of(k), k, low)
+        return semivalues.split_matrices(self.of(k), k, low)
 
 
 class Totals:
@@ -193,7 +193,7 @@ class Totals:
         column_sums = matrices.sum(axis=1)[bits]  # [tiles, columns]
         sums = sums[:, :, :-3] + first[:, :, None] * column_sums[:, None, :]
         order = self._weights.order
-        phi = interactions.of_pieces(sums, high, k, low, order).swapaxes(1, 2)  # [tiles, M, K]
+        phi = semivalues.of_pieces(sums, high, k, low, order).swapaxes(1, 2)  # [tiles, M, K]
         instance, w = pairs.instance[pair], self._w[pairs.donor[pair]]
         _add_rows(self.phi, instance, self._places(pairs, pair, k), w[:, None, None] * phi)
         np.maximum.at(self.span, instance, span.max(axis=1))

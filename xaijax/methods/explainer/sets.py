@@ -45,7 +45,7 @@ from xaijax.players.interaction_index import (
 )
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
-from xaijax_kernels.games.interactions import count
+from xaijax_kernels.games.semivalues import count
 
 if TYPE_CHECKING:
     from xaijax.methods.explainer.explainer import Explainer
