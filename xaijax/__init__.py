@@ -1,32 +1,32 @@
-"""xaijax: explain machine-learning models in large batches on accelerators.
+"""xaijax explains machine-learning models in large batches on accelerators.
 
     import xaijax as xj
 
     model = xj.as_model(f, params)
     explanation = xj.Explainer(model, background)(X)
 
-Public is what this file, `datasets`, `federated`, `plots` and `privacy` name. Every other module is
-private, and so is what it holds.
+The names in this file, `datasets`, `federated`, `plots` and `privacy` are public. Every other
+module and its contents are private.
 
 Reading order:
 
     __main__      `python -m xaijax`
     cli           the command `xaijax`
-    demo/         `xaijax demo`: from data to pictures in some seconds
+    demo/         `xaijax demo`: from data to pictures in a few seconds
     datasets/     real tables for tests, notebooks and bench
-    commands/     `xaijax explain` and its kin: rows of files, without Python
-    sweeps/       many rows part by part, interrupted and resumed, on many machines
-    federated/    Shapley values between parties that keep their columns to themselves
-    certainty/    how sure an explanation is: judged, compared
+    commands/     `xaijax explain` and other commands: explains rows of files, without Python
+    sweeps/       explains many rows part by part, interrupted and resumed, on many machines
+    federated/    Shapley values between parties that keep their columns private
+    certainty/    measures how certain an explanation is, and compares explanations
     methods/      the explainers: of values, by gradients, amortised; QII, anchors, AEC
-    estimators/   which coalitions are asked, and what their values give: exact or sampled
-    games/        v(S) of many instances: what is measured, and how a model is asked for it
-    models/       anything callable, or a fitted estimator, as a `Model`
-    reports/      HTML pages that tell what an explanation says
+    estimators/   chooses coalitions and turns their values into attributions, exact or sampled
+    games/        computes v(S) of many instances from model evaluations
+    models/       makes a `Model` of anything callable, or of a fitted estimator
+    reports/      HTML pages that describe an explanation
     plots/        pictures of an explanation
-    privacy/      explanations with noise that is proved, and a ledger of what was spent
-    results/      what a person gets back: Explanation, Rules and their kin, frozen
-    players/      which columns are kept or replaced together, and the index that weighs them
+    privacy/      explanations with proved noise, and a ledger of the privacy spent
+    results/      the frozen results that users get: Explanation, Rules and others
+    players/      which columns are kept or replaced together, and the index that weights them
     tables/       rows of any kind as codes, and back
     core/         errors, checks of arguments, and small tools
 """
@@ -36,7 +36,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Loaded at once: it sees a fork that comes after the first use of JAX, whoever used it.
+# Loaded at once, so that it notices a fork after the first use of JAX by any code.
 from xaijax.core import process as _process  # noqa: F401
 from xaijax.core.elsewhere import absent as _absent
 from xaijax.core.version import __version__ as __version__

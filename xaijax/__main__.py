@@ -1,4 +1,4 @@
-"""`python -m xaijax` is the command `xaijax`."""
+"""Runs the command `xaijax` for `python -m xaijax`."""
 
 import sys
 

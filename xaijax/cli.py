@@ -1,4 +1,4 @@
-"""The command `xaijax`."""
+"""Implements the command `xaijax`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from xaijax.sweeps.sweep import STOPPED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with the arguments `argv` (None: of the process); the exit status.
+    """Runs the command with the arguments `argv` (None: those of the process) and returns the exit
+    status.
 
-    0: done. 1: an error of the library, told in one line on stderr. 2: a sweep with parts that are
-    missing. 130: interrupted by Ctrl-C. Arguments that cannot be read end the process with status
-    2, as argparse does.
+    0: done. 1: an error of the library, reported in one line on stderr. 2: a sweep with missing
+        parts. 130: interrupted by Ctrl-C. Arguments that cannot be parsed end the process with
+        status 2, as argparse does.
     """
     parser = _parser()
     arguments = parser.parse_args(_expanded(parser, sys.argv[1:] if argv is None else argv))
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (XaiError, ImportError, OSError) as error:  # ImportError: names the missing extra
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, SweepIncompleteError) else 1
-    except SystemExit as ended:  # no command raises it: a model or a file of the user's own does
+    except SystemExit as ended:  # raised by a model or a file of the user's own, never by a command
         print(
             f"xaijax: error: code that the command ran called sys.exit({ended.code!r}). A model or "
             "an explainer must return to its caller.",
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (usage: {self.prog} --help)\n")
@@ -62,9 +63,9 @@ class _Parser(argparse.ArgumentParser):
 def _expanded(
     parser: argparse.ArgumentParser, texts: Sequence[str], inside: tuple[str, ...] = ()
 ) -> list[str]:
-    """The texts, with the options that stand in FILE in place of @FILE.
+    """Returns the texts, with the options in FILE in place of @FILE.
 
-    Ends the process with status 2, as argparse does, for a file that cannot be read.
+    It ends the process with status 2, as argparse does, for a file that cannot be read.
     """
     found: list[str] = []
     for text in texts:
@@ -78,7 +79,7 @@ def _expanded(
             lines = Path(path).read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
             parser.error(f"{text} is no text in UTF-8")
-        except (OSError, ValueError) as error:  # ValueError: no name of a file
+        except (OSError, ValueError) as error:  # ValueError: not a file name
             parser.error(f"{text} cannot be read: {error}")
         for number, line in enumerate(lines, 1):
             if line.lstrip().startswith("#"):

@@ -24,7 +24,7 @@ FAR = 1e30  # stands in for padding
 def nearest(train: jax.Array, rows: jax.Array, k: int, power: float) -> tuple[jax.Array, jax.Array]:
     """(distances, places) of the nearest k of `train` [V, F] to rows [R, F]; [R, k] each.
 
-    power: of the Minkowski distance; inf: the largest difference of a column.
+    power: that of the Minkowski distance; inf: the largest difference of a column.
     """
     V, F = train.shape
     m = min(max(NUMBERS // F, MEMBERS[0]), MEMBERS[1])
@@ -69,7 +69,7 @@ def _minima(train: jax.Array, rows: jax.Array, m: int, power: float) -> jax.Arra
     def of_part(part: tuple[jax.Array, jax.Array]) -> jax.Array:
         some, void = part
         if power == 2.0:
-            # One product, of which the last column adds the squares of the training rows.
+            # One product, whose last column adds the squares of the training rows.
             far = _filled((some * some).sum(axis=1), void.reshape(-1))
             wide = jnp.concatenate([-2 * some, far[:, None]], axis=1)
             found = jnp.pad(rows, ((0, 0), (0, 1)), constant_values=1) @ wide.T

@@ -87,7 +87,7 @@ def test_weights_of_medoids_are_used():
         (lambda: xj.background(ROWS), "needs how many"),
         (lambda: xj.background(ROWS, 61), "method='all'"),
         (lambda: xj.background(ROWS, 5, "all"), "takes all 60"),
-        (lambda: xj.background(ROWS[:0], 1), "none to choose"),
+        (lambda: xj.background(ROWS[:0], 1), "got 0 rows"),
         (lambda: xj.background(np.ones((4, 2)), 2), "only 1 of the 4"),
         (lambda: xj.background(np.full((4, 2), np.nan), 2), "not finite"),
         (lambda: xj.background(ROWS, 2, "means"), "method"),
@@ -101,7 +101,7 @@ def test_what_cannot_be_chosen_is_refused(ask, match):
 def test_spreads_that_cannot_be_found_are_refused():
     model = xj.as_model(lambda X: X.sum(axis=1))
     explainer = xj.Explainer(model, ROWS)
-    with pytest.raises(xj.InputError, match="61 rows are asked of 60"):
+    with pytest.raises(xj.InputError, match="61 rows are wanted of 60"):
         xj.background_spread(explainer, ROWS, sizes=(61,))
     with pytest.raises(xj.InputError, match="Baseline"):
         xj.background_spread(xj.Explainer(model, xj.Baseline("mean", ROWS)), ROWS)

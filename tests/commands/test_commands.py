@@ -64,7 +64,7 @@ def test_explain_a_fitted_model(folder, capsys) -> None:
     given = ["--model", "model.joblib", "--data", "loans.csv", "--drop", "repaid"]
     assert explained(*given, "--output", "yes", "--rows", "5", "--background-rows", "7") == 0
     told = capsys.readouterr()
-    assert "runs whatever code stands in it" in told.err
+    assert "runs whatever code the file contains" in told.err
     names = ["explanation.npz", "values.csv", "beeswarm.png", "bar.png", "report.html"]
     assert {path.name for path in Path("run").iterdir()} == set(names)
     assert all(str(Path("run") / name) in told.out for name in names)

@@ -105,7 +105,7 @@ def test_who_may_have_rows() -> None:
     host, _, _ = parties(fd.Policy(fewest=1, arbiter="somebody"))
     with pytest.raises(xj.FederatedProtocolError, match=r"arbiter refused \(policy\): .* names"):
         host(X[:, HOST], progress=False)
-    with pytest.raises(xj.InputTypeError, match="None is accepted where the policy names an arb"):
+    with pytest.raises(xj.InputTypeError, match="None is accepted if the policy names an arb"):
         parties(fd.Policy(fewest=1))
     # A guest without a part answers no host, and a host cannot be the arbiter.
     guest = fd.Guest(X[:, GUEST], names(N), None, policy=POLICY)

@@ -126,7 +126,7 @@ def test_host_files_that_are_refused(tls: dict[str, fd.Tls], tmp_path: Path, cap
     for was, now, words in (
         ("", "", "is lost"),  # all is well, but nobody listens there
         ('"host.npz"', '"rows.csv"', "model: "),
-        ('background = "rows.csv"', 'background = "wide.csv"', "7 columns beside the identifier"),
+        ('background = "rows.csv"', 'background = "wide.csv"', "7 columns besides the identifier"),
         ('identifiers = "ids"', 'identifiers = "none"', "identifiers: "),
         ("shop =", "bank =", "those of the model"),
         ("[guests]", "batch = 1\n[guests]", "batch must be at least 2"),

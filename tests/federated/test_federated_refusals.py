@@ -122,7 +122,7 @@ def test_unknown_and_replayed_tokens() -> None:
         answer(1, tokens + b"?" * 32)
     with pytest.raises(xj.FederatedProtocolError, match="32 bytes each"):
         answer(1, tokens + b"?")
-    with pytest.raises(xj.FederatedProtocolError, match="stand in the request twice"):
+    with pytest.raises(xj.FederatedProtocolError, match="occur in the request twice"):
         answer(1, tokens + tokens[:32])
     assert len(answer(1, tokens).values) == 3 * 8
     with pytest.raises(xj.FederatedProtocolError, match=r"\(token\): .* answered before"):

@@ -409,7 +409,8 @@ def test_a_pipeline_gets_the_frame_as_it_is(frame):
     assert model.feature_names == ("age", "job", "hours", "city")
     np.testing.assert_array_equal(model.predict(frame), fitted.predict_proba(frame))
     np.testing.assert_array_equal(model.labels(frame), fitted.predict(frame))
-    assert "max_rows= is of calls on the host, of Pipeline of LogisticRegression" in repr(model)
+    said = "max_rows= applies to calls on the host, of Pipeline of LogisticRegression"
+    assert said in repr(model)
 
 
 def test_frames_keep_names_order_and_dtypes(frame):

@@ -66,7 +66,9 @@ def test_inference_form(hk):
 def test_recipes(hk):
     two = hk.transform(lambda x, mask: hk.Linear(K)(x) * mask)
     params = two.init(KEY, jnp.zeros((1, F)), jnp.ones((1, K)))
-    with pytest.raises(InputTypeError, match=r"takes mask beside rows.*X\['x'\], mask=X\['mask'\]"):
+    with pytest.raises(
+        InputTypeError, match=r"takes mask besides rows.*X\['x'\], mask=X\['mask'\]"
+    ):
         as_model(two, params).predict(X)
     drawn = hk.transform(lambda x: hk.dropout(hk.next_rng_key(), 0.5, x))
     with pytest.raises(InputTypeError, match="draws random numbers.*is_training=False"):

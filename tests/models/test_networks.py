@@ -150,7 +150,7 @@ class TestLinen:
                 return nn.Dense(K)(x * mask)
 
         variables = Masked().init(KEY, jnp.zeros((1, F)), jnp.ones(F))
-        with pytest.raises(InputTypeError, match="takes mask beside rows.*module.apply"):
+        with pytest.raises(InputTypeError, match="takes mask besides rows.*module.apply"):
             as_model(Masked(), variables)
 
 
@@ -217,7 +217,7 @@ class TestNnx:
             def __call__(self, x, mask):
                 return (x * mask).sum(1)
 
-        with pytest.raises(InputTypeError, match=r"takes mask beside rows.*nnx.split\(module\)"):
+        with pytest.raises(InputTypeError, match=r"takes mask besides rows.*nnx.split\(module\)"):
             as_model(Masked())
         normed = nnx.BatchNorm(F, rngs=nnx.Rngs(0))
         normed.train()
@@ -308,7 +308,7 @@ class TestEquinox:
             def __call__(self, x, key):
                 return x.sum() + jax.random.normal(key)
 
-        with pytest.raises(InputTypeError, match="Noisy, which takes key beside a row.*of them"):
+        with pytest.raises(InputTypeError, match="Noisy, which takes key besides a row.*of them"):
             as_model(Noisy())
 
     def test_a_state_that_may_be_left_out(self):

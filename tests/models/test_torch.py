@@ -81,7 +81,7 @@ def test_refused():
         def forward(self, rows, mask):
             return (rows * mask).sum(1)
 
-    with pytest.raises(InputTypeError, match="takes mask beside rows.*self.module"):
+    with pytest.raises(InputTypeError, match="takes mask besides rows.*self.module"):
         as_model(Masked())
     with pytest.raises(InputError, match="params= is not accepted"):
         as_model(network(), params={})

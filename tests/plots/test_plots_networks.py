@@ -99,7 +99,7 @@ def test_players_of_each_image_have_their_values_and_outlines():
         alone = plots.image(explanation[1], players=numbers)
         np.testing.assert_array_equal(drawn(alone), values[1][SEGMENTS[1]])
     channels = SEGMENTS[1][..., None] == np.arange(3)
-    with pytest.raises(InputError, match="channels of a pixel have players of their own"):
+    with pytest.raises(InputError, match="channels of a pixel have different players"):
         plots.image(explanation[1], players=channels.astype(int))
 
 

@@ -46,13 +46,13 @@ REFUSED = {
     "JS": (lambda: of_chances("js"), "difference='js' has no bound"),
     "a difference of one's own": (
         lambda: of_chances(lambda p, q: np.abs(p - q).max(axis=-1)),
-        "function of your own",
+        "your own function",
     ),
     "a sampler": (
         lambda: xj.QII(
             MODEL, D, pool=lambda rng, n: D[rng.integers(8, size=n)], samples=20
         ).explain(D[:1]),
-        "sampler of your own",
+        "your own sampler",
     ),
     "drawn with replacement": (
         lambda: xj.QII(MODEL, D, quantity="average", samples=20).explain(),
@@ -73,13 +73,13 @@ REFUSED = {
     ),
     "a score of one's own": (
         lambda: xj.QII(MODEL, D, quantity=own_score).explain(D[:1]),
-        "your own, whose bound",
+        "your own, and no bound",
     ),
     "a quantity of one's own by a known name": (
         lambda: xj.QII(
             MODEL, D, quantity=xj.quantities.Interest("individual", whom="all")
         ).explain(),
-        "one of your own",
+        "quantity is your own",
     ),
     "private rows explained": (
         lambda: xj.QII(MODEL, D).explain(),

@@ -295,7 +295,7 @@ def test_a_claim_is_given_once_to_any_number_of_threads():
 def test_weights_have_no_place_with_a_subsample():
     sample = xj.privacy.subsample(D, 0.5)
     for more in ({"data_weights": np.ones(4)}, {"pool_weights": np.ones(4)}):
-        with pytest.raises(xj.InputError, match="no place with a Subsample"):
+        with pytest.raises(xj.InputError, match="cannot be used with a Subsample"):
             xj.QII(MODEL, sample, quantity="average", **more)
     with pytest.raises(xj.InputError, match="leave pool= out"):
         xj.QII(MODEL, D, pool=sample)

@@ -108,7 +108,7 @@ def test_reports_are_of_people(tmp_path):
     with pytest.raises(xj.InputError, match="one person or two"):
         xj.transparency_report(rate, tmp_path / "no.html")
     other = xj.Explainer(xj.as_model(lambda r: r[:, 0]), np.zeros((2, 2)))(np.ones((1, 2)))
-    with pytest.raises(xj.InputError, match="made of what `QII` explains"):
+    with pytest.raises(xj.InputError, match="needs an Explanation of `QII`"):
         xj.transparency_report(other, tmp_path / "no.html")
     with pytest.raises(xj.InputError, match="is a folder"):
         xj.transparency_report(xj.QII(MODEL, FRAME).explain(FRAME.iloc[:1]), tmp_path)

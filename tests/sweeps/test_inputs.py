@@ -209,7 +209,7 @@ def test_whole_numbers_that_would_change_are_refused(tmp_path: Path) -> None:
 def test_truth_that_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": [True, False, None, True]}).to_parquet(path)
-    with pytest.raises(xj.InputTypeError, match="'a' holds bool of which some are missing"):
+    with pytest.raises(xj.InputTypeError, match="'a' holds bool with missing entries"):
         inputs.source_of(path, np.zeros((1, 1)))
     for dtype, wanted in ((bool, object), ("boolean", "boolean")):
         source = inputs.source_of(path, pd.DataFrame({"a": [True]}, dtype=dtype))

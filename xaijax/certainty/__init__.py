@@ -1,5 +1,5 @@
-"""How sure an explanation is: judged against the truth, compared with another, by which
-background.
+"""Measures how certain an explanation is: against the truth, against another explanation, over
+backgrounds.
 
 Reading order:
 

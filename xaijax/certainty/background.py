@@ -1,4 +1,4 @@
-"""`background`: rows that stand for absent players, chosen among many.
+"""`background`: chooses the rows that replace absent players.
 
 Letters: M rows given, B rows chosen, F columns, N instances, S sizes, D draws, P players, K
 outputs.
@@ -31,26 +31,27 @@ def background(
     method: Literal["kmedoids", "random", "all"] = "kmedoids",
     seed: int = 0,
 ) -> Background:
-    """Choose rows for `background=` of an explainer.
+    """Chooses rows for `background=` of an explainer.
 
-    A model is asked a row for each background row and coalition, so a choice of a hundred rows is
-    much cheaper than thirty thousand; `background_spread` tells what the choice does to the values.
+    The model evaluates one row for each background row and coalition, so a hundred chosen rows cost
+    much less than thirty thousand. `background_spread` measures how much the choice changes the
+    values.
 
     Args:
         rows: [M, *F], an array or a frame.
-        size: int, 1 to M. How many; with "all" leave it out.
+        size: int, 1 to M. Number of rows to choose; leave it out with "all".
         method: "kmedoids": rows in the middle of B groups, each with its group's share as a weight
             (medoids for the squared distance of standardised columns; a text counts as a column for
             each of its values). "random": drawn without replacement, of equal weight: values are
             then those of all rows in the mean over seeds. "all": all of them.
-        seed: int. Of the draw, and of where the groups start.
+        seed: int. Seed of the draw, and of the starting groups.
 
     Returns:
         A `Background`: `.rows` and `.weights`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; for "kmedoids" also numbers
-            that are not finite, and fewer different rows than `size`.
+        InputError, InputTypeError: an argument is not accepted; with "kmedoids" also if numbers are
+            not finite, or there are fewer different rows than `size`.
 
     Example:
         >>> import numpy as np
@@ -71,7 +72,7 @@ def background(
     held = rows_of(rows)
     M = len(held)
     if M == 0:
-        raise InputError("rows: there are none to choose from.")
+        raise InputError("rows: got 0 rows; give at least 1.")
     if method == "all":
         if size not in (None, M):
             raise InputError(f"size={size!r} with method='all', which takes all {M:,} rows.")
@@ -89,7 +90,9 @@ def background(
 
 
 def _numbers(held: Any) -> np.ndarray:
-    """Rows as standardised numbers, float64 [M, columns]; texts as a column for each value."""
+    """Returns rows as standardised numbers, float64 [M, columns]; texts as a column for each
+    value.
+    """
     if held.is_frame:
         parts = [_column(one) for one in held.columns()]
         table = np.concatenate(parts, axis=1)
@@ -118,18 +121,19 @@ def _standard(table: np.ndarray) -> np.ndarray:
 
 
 # The sum of squared distances of a group's rows to a point y is their spread about the mean plus n
-# times the squared distance of y from the mean. So the medoid of a group is its row nearest to the
-# mean, and no distance between two rows is needed.
+# times the squared distance of y from the mean. The medoid of a group is therefore its row nearest
+# to the mean, and no distance between two rows is needed.
 
 ROUNDS = 100
 
 
 def medoids(table: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(places of the medoids among the rows, ascending [B]; the share of rows of each [B]).
+    """Returns (positions of the medoids among the rows, ascending [B]; the share of rows of each
+    [B]).
 
-    table: float64 [M, F]. Groups start from k-means; then rows go to their nearest medoid and
-    medoids to the middle of their rows in turn, until nothing changes: no turn makes the sum of
-    squared distances larger. Raises InputError for fewer different rows than `size`.
+    table: float64 [M, F]. Groups start from k-means; then rows move to their nearest medoid and
+        medoids to the middle of their rows in turn, until nothing changes: no turn increases the
+        sum of squared distances. It raises InputError for fewer different rows than `size`.
     """
     from sklearn.cluster import KMeans  # noqa: PLC0415 - `import xaijax` does not load scikit-learn
     from sklearn.metrics import pairwise_distances_argmin  # noqa: PLC0415
@@ -176,28 +180,29 @@ def background_spread(
     method: Literal["kmedoids", "random"] = "random",
     seed: int = 0,
 ) -> BackgroundSpread:
-    """How far the values of X move when the background is chosen anew.
+    """Measures how far the values of X move when the background is chosen anew.
 
-    An explanation takes its background as given; its standard errors do not cover that choice. Here
-    `draws` backgrounds of each size are chosen among `rows`, the instances are explained by each,
-    and the spread of the values over the draws is told. Of "random" draws it falls like 1 / sqrt of
-    the size, and to 0 where a draw takes all rows. Of a sampled estimator the values keep their
-    seed, and what their draws add to the spread is in it.
+    An explanation takes its background as given; its standard errors do not cover that choice. This
+    function chooses `draws` backgrounds of each size among `rows`, explains the instances with
+    each, and reports the spread of the values over the draws. For "random" draws the spread falls
+    like 1 / sqrt(size), and to 0 if a draw takes all rows. A sampled estimator keeps its seed, and
+    the spread includes its sampling error.
 
     Args:
-        explainer: `Explainer`, whose model, players, index, link and estimator are used.
+        explainer: `Explainer` that provides the model, players, index, link and estimator.
         X: rows [N, *F], the instances.
         rows: rows [M, *F] to choose from; None: the explainer's own background.
-        sizes: whole numbers, at most M each.
-        draws: int, at least 2.
+        sizes: background sizes, whole numbers of at most M each.
+        draws: int, at least 2. Number of backgrounds of each size.
         method: "random" or "kmedoids" (which differ by where the groups start), see `background`.
-        seed: int. Draw d of a size has seed + d.
+        seed: int. Draw d of a size uses seed + d.
 
     Returns:
         A `BackgroundSpread`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted, and what an explainer raises.
+        InputError, InputTypeError: an argument is not accepted; errors of the explainer pass
+            through.
 
     Example:
         >>> import numpy as np
@@ -219,7 +224,7 @@ def background_spread(
     pool = _pool(given, rows)
     if max(wanted) > len(rows_of(pool)):
         raise InputError(
-            f"sizes: {max(wanted):,} rows are asked of {len(rows_of(pool)):,}. Say smaller sizes, "
+            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Say smaller sizes, "
             "or give more rows to choose from by rows=."
         )
 
@@ -249,7 +254,9 @@ def background_spread(
 
 
 def _pool(given: dict[str, Any], rows: Any) -> Any:
-    """The rows to choose from. Raises InputError where the explainer has none of equal weight."""
+    """Returns the rows to choose from. It raises InputError if the explainer has no rows of equal
+    weight.
+    """
     if rows is not None:
         return rows
     if isinstance(given["background"], Baseline) or given.get("weights") is not None:

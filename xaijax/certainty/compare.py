@@ -1,4 +1,4 @@
-"""`compare`: what changed between two explanations of the same players, and how sure that is.
+"""`compare`: tests what changed between two explanations of the same players.
 
 Letters: N instances, P players, K outputs.
 """
@@ -28,7 +28,7 @@ from xaijax.tables.rows import rows_of
 
 
 def refuse_others(a: Any, b: Any) -> None:
-    """Raise InputError or InputTypeError for what is not two explanations of the same players."""
+    """Raises InputError or InputTypeError for anything but two explanations of the same players."""
     for name, one in (("a", a), ("b", b)):
         checks.passed(one, name, Explanation, "an xaijax Explanation")
         if len(one) < 2:
@@ -36,7 +36,7 @@ def refuse_others(a: Any, b: Any) -> None:
         if one.present is not None:
             raise InputError(
                 f"{name}: its instances have players of their own, so that a mean over instances "
-                "says nothing of a player. Explain both by players that all instances share."
+                "says nothing about a player. Explain both by players that all instances share."
             )
         if not np.isfinite(one.values).all():
             raise InputError(f"{name}: it has values that are not finite; leave such rows out.")
@@ -56,11 +56,11 @@ def refuse_others(a: Any, b: Any) -> None:
 
 
 def paired(a: Explanation, b: Explanation, given: Any) -> bool:
-    """Whether instance i of the one is instance i of the other.
+    """Whether instance i of a is instance i of b.
 
-    given: True, False, or None: found by the instances' names where both have them (of names that
-    are a frame's index, by the data too), else by the data. Raises InputError where neither tells,
-    or what cannot be paired is to be.
+    given: True, False, or None. None: determined by the instances' names if both have them (names
+        from a frame's index count only with equal data), else by the data. It raises InputError if
+        neither decides, or if given=True and the instances cannot be paired.
     """
     if given is not None:
         if yes_or_no(given, "paired") and len(a) != len(b):
@@ -71,13 +71,13 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
     if a.instance_names is not None and b.instance_names is not None:
         if a.instance_names != b.instance_names:
             return False
-        # Names that a person gave say who it is, whatever changed. Two frames may have one index
-        # by chance: their rows tell.
+        # Names that the user gave identify an instance, whatever changed. Two frames may have one
+        # index by chance: their rows decide.
         given = a.instance_index is None and b.instance_index is None
         return given or a.data is None or b.data is None or same_data(a, b)
     if a.data is None or b.data is None:
         raise InputError(
-            "a and b have as many instances, and one has no data that would tell whether these are "
+            "a and b have equally many instances, and one has no data that shows whether these are "
             "the same. Say paired=True or paired=False."
         )
     return same_data(a, b)
@@ -94,18 +94,18 @@ def same_data(a: Explanation, b: Explanation) -> bool:
 
 
 def flat(values: np.ndarray) -> np.ndarray:
-    """Mean values, then mean sizes, as statistics: [N, P] or [N, P, K] -> [N, 2 P K]."""
+    """Statistics of mean values, then of mean sizes: [N, P] or [N, P, K] -> [N, 2 P K]."""
     rows = values.reshape(len(values), -1)
     return np.concatenate([rows, np.abs(rows)], axis=1)
 
 
 def shared_error(one: Explanation, confidence: float) -> np.ndarray:
-    """How far the mean of all instances' values may be off by their draws, [2 P K].
+    """Bound on the sampling error of the mean of all instances' values, [2 P K].
 
-    Coalitions are shared by all instances, so errors of their values may all go one way: the mean
-    of the standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with
-    few degrees of freedom, or of draws that a rule ended, count as the normal errors whose
-    intervals are as wide at this confidence, all values of an instance together.
+    All instances share coalitions, so errors of their values may have one sign: the mean of the
+    standard errors bounds that of the mean. | |x + e| - |x| | is at most |e|. Errors with few
+    degrees of freedom, or of draws that a rule ended, count as normal errors with equally wide
+    intervals at this confidence, for all values of an instance together.
     """
     if one.exact or one.std_errors is None:
         return np.zeros(2 * one.values[0].size)
@@ -119,13 +119,13 @@ def shared_error(one: Explanation, confidence: float) -> np.ndarray:
 
 
 def rounding(one: Explanation) -> float:
-    """How far rounding alone may take a mean value, where the run tells."""
+    """Bound on the rounding error of a mean value, if the run recorded it; else 0."""
     bound = one.stats.get("efficiency_bound")
     return float(np.mean(bound)) if isinstance(bound, np.ndarray) else 0.0
 
 
 def same_draws(a: Explanation, b: Explanation) -> bool:
-    """Whether the errors of two sampled explanations may go together."""
+    """Whether the errors of two sampled explanations may be correlated."""
     seeds = [one.stats.get("seed") for one in (a, b)]
     return not (a.exact or b.exact) and (None in seeds or seeds[0] == seeds[1])
 
@@ -139,45 +139,45 @@ def compare(
     explainers: tuple[Callable[[Any], Explanation], Callable[[Any], Explanation]] | None = None,
     paired: bool | None = None,
 ) -> Comparison:
-    """How the players' values changed from one explanation to another of the same players.
+    """Compares the players' values of two explanations, with simultaneous confidence intervals.
 
-    Two models on the same rows, one model on two sets of rows, or both at two times. The shift of a
-    player is its mean value of b less that of a; the shift of its size is the same of mean |value|.
-    Instances count as samples of many. The 2 P intervals (of K outputs 2 P K) hold all at once, at
-    the confidence asked: that an interval without 0 is met where nothing changed happens in at most
-    5 % of comparisons, not for each player. That is so for any number of instances, also for 8
-    against 200: intervals are at least as wide as a permutation test needs (the docstring of
-    `xaijax.certainty.simultaneous` derives it). Few instances cannot show a change: at 95 % it
-    takes 6 paired ones, or two sides that can be exchanged in 20 ways (4 and 4, 3 and 4, 2 and 5).
-    Where both are of the same instances the differences of the instances are looked at, which sees
-    much smaller shifts.
+    It compares two models on the same rows, one model on two sets of rows, or both at two times.
+    The shift of a player is its mean value in b minus that in a; the shift of its size is the same
+    for mean |value|. Instances count as samples of a larger population. The 2 P intervals (2 P K
+    with K outputs) hold simultaneously with probability `confidence`: if nothing changed, at most 5
+    % of comparisons (at 0.95) have any interval without 0. This guarantee holds for any number of
+    instances, also for 8 against 200: intervals are at least as wide as a permutation test needs
+    (the docstring of `xaijax.certainty.simultaneous` derives it). Few instances cannot show a
+    change: 95 % needs 6 paired instances, or two sides that can be exchanged in 20 ways (4 and 4, 3
+    and 4, 2 and 5). If both explain the same instances, `compare` uses paired differences, which
+    detects much smaller changes.
 
-    Both must be amounts of one thing: of the same quantity, link, output and class. With
-    `outputs=` each instance has an output of its own: of paired instances it is the same on both
-    sides, of others the sides have the same outputs.
+    Both must explain the same quantity, link, output and class. With `outputs=` each instance has
+    an output of its own: paired instances must have the same output on both sides, and unpaired
+    sides must have the same outputs.
 
-    Intervals cover which instances were drawn, sampled values' errors, and float32's rounding.
-    Errors of sampled values are bounded by the case that all instances' errors go one way, and
-    with one seed on both sides that the sides' errors do not cancel: intervals are then at most too
-    wide. The backgrounds are taken as given.
+    Intervals cover the draw of the instances, the errors of sampled values, and rounding in
+    float32. Errors of sampled values are bounded by the case that all instances' errors have one
+    sign and, with one seed on both sides, that the sides' errors do not cancel: intervals are then
+    at most too wide. The backgrounds are taken as given.
 
     Args:
         a, b: `Explanation` of the same players, quantity, link, outputs and index, of at least 2
             instances each.
-        confidence: float within 0 and 1.
-        explainers: None, or (explainer of a, explainer of b). Then the rows of a are explained by
-            the explainer of b and the reverse, and `Comparison.split` says what the data did and
-            what the model (with its background) did. Of the same instances nothing is asked: the
-            model did all of it.
-        paired: whether instance i of a is instance i of b. None: found by their names (of a frame's
-            index only where the rows are equal too), else by their data.
+        confidence: float between 0 and 1. Probability that all intervals hold.
+        explainers: None, or (explainer of a, explainer of b). If given, each explainer also
+            explains the rows of the other side, and `Comparison.split` divides the shift into the
+            effect of the data and that of the model (with its background). The same instances are
+            not explained again: the model has the whole effect.
+        paired: whether instance i of a is instance i of b. None: determined by their names (names
+            from a frame's index count only if the rows are equal too), else by their data.
 
     Returns:
         A `Comparison`.
 
     Raises:
-        InputError, InputTypeError: explanations that cannot be compared, or an argument that is not
-            accepted; and what an explainer raises.
+        InputError, InputTypeError: the explanations cannot be compared, or an argument is not
+            accepted; errors of an explainer pass through.
 
     Example:
         >>> import numpy as np
@@ -233,26 +233,25 @@ def compare(
     )
 
 
-_paired = paired  # which the argument of this name hides
+_paired = paired  # the argument of this name hides the function
 
 
-# The mean value of a player is m(explainer, rows). What changed, m(eb, Xb) - m(ea, Xa), is split
-# as the Shapley value of a game of two players, data and model: each gets the mean of what it adds
-# alone and what it adds after the other,
+# The mean value of a player is m(explainer, rows). The change, m(eb, Xb) - m(ea, Xa), is split by
+# the Shapley value of a game of two players, data and model: each gets the mean of its effect alone
+# and its effect after the other,
 #
 #     of data  = [m(ea, Xb) - m(ea, Xa) + m(eb, Xb) - m(eb, Xa)] / 2,
 #     of model = [m(eb, Xa) - m(ea, Xa) + m(eb, Xb) - m(ea, Xb)] / 2.
-#
-# All four are means over the two samples of rows, so the intervals of the parts are those of
-# means. Where the data did nothing, the rows of both samples have one distribution and may be
-# exchanged; where the model did nothing, the explainers may be exchanged in each row, which turns
-# the sign of what the model did to it.
+# All four are means over the two samples of rows, so the intervals of the parts are those of means.
+# If the data have no effect, the rows of both samples have one distribution and may be exchanged;
+# if the model has no effect, the explainers may be exchanged in each row, which flips the sign of
+# the model's effect on it.
 
 
 def split_of(
     a: Explanation, b: Explanation, explainers: Any, same: bool, confidence: float
 ) -> ShiftSplit:
-    """Both parts, with intervals that hold together; same: whether instances are the same."""
+    """Returns both parts, with simultaneous intervals; same: whether the instances are the same."""
     ea, eb = _two(explainers)
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
@@ -265,7 +264,7 @@ def split_of(
     ]
     if same:  # instance i is in both samples, whether its data changed or not
         found, half = intervals([rows[0] + rows[1]], both, confidence)
-    else:  # each part at half the chance to be wrong, so that both hold together (Bonferroni)
+    else:  # each part with half the error probability, so that both hold together (Bonferroni)
         by_data, by_model = zip(*(np.split(one, 2, axis=1) for one in rows), strict=True)
         level = (1 + confidence) / 2
         data = intervals(by_data, error**2, level, exchanged=True)
@@ -291,7 +290,7 @@ def _two(explainers: Any) -> tuple[Any, Any]:
 def _asked(
     explainer: Callable[[Any], Explanation], rows_of: Explanation, like: Explanation
 ) -> Explanation:
-    """The instances of one explanation by the other's explainer, in the other's form."""
+    """Explains the instances of one explanation with the other's explainer, in the other's form."""
     if rows_of.data is None:
         raise InputError("explainers: an explanation without data has no rows to explain again.")
     if "outputs" in rows_of.stats or "outputs" in like.stats:
@@ -305,15 +304,15 @@ def _asked(
         found = found[:, :, selected]
     if found.feature_names != like.feature_names or found.values.ndim != like.values.ndim:
         raise InputError(
-            "explainers: they answer with other players or outputs than a and b have. Give the "
+            "explainers: their results have other players or outputs than a and b. Give the "
             "explainers that made a and b, in this order."
         )
-    refuse_other_numbers(found, like, ("the answer of one of explainers", "what it stands for"))
+    refuse_other_numbers(found, like, ("the result of one of explainers", "its counterpart"))
     if not {"rows", "model"}.isdisjoint(found.fingerprint.why_not(like.fingerprint)):
         raise InputError(
-            "explainers: one has another model or background than the explanation that it stands "
-            "for. Give the explainers that made a and b, in this order."
+            "explainers: one has another model or background than its explanation a or b. "
+            "Give the explainers that made a and b, in this order."
         )
     if not found.exact and (found.std_errors is None or np.isnan(found.std_errors).any()):
-        raise InputError("explainers: a sampled answer has no standard errors; raise budget=.")
+        raise InputError("explainers: a sampled result has no standard errors; raise budget=.")
     return found

@@ -1,4 +1,4 @@
-"""`judge`: how far any attribution is from the truth that this library computes.
+"""`judge`: measures how far an attribution is from the truth that this library computes.
 
 Letters: N instances, P players, K outputs, F entries of a row.
 """
@@ -73,40 +73,41 @@ def judge(
     seed: int | None = None,
     curves: bool = False,
 ) -> Judgement | Judgements:
-    """How far an attribution is from the true values of the explainer's question.
+    """Measures how far an attribution is from the true values of the explainer's question.
 
-    The truth is what `explainer` asks about: its model, background, players, index and link. It is
-    exact where estimator="auto" would enumerate, whatever the explainer's own estimator is. Other
-    instances are sampled: the truth t is the mean of 8 runs of antithetic pairs of orders, by seeds
-    that none of the attributions tells to have used. The mean of |phi^ - t|^2 over such samples is
-    |phi^ - phi|^2 plus their variance, which how far the runs are apart tells without bias, and
-    that is taken off. |phi|^2 is found likewise. A single row may come out below 0 (in `p95` and
-    `row_errors` it counts as 0).
-    Attributions by another method, index or background (gradients, say) are judged as if they had
-    meant this one. An `Explanation` of another quantity, link, output or class is refused.
+    The truth is defined by `explainer`: its model, background, players, index and link. It is exact
+    where estimator="auto" would enumerate, whatever the explainer's own estimator is. Other
+    instances are sampled: the truth t is the mean of 8 runs of antithetic permutation pairs, with
+    seeds that none of the attributions records as used. The mean of |phi^ - t|^2 over such samples
+    is |phi^ - phi|^2 plus the variance of t. The spread of the runs estimates this variance without
+    bias, and it is subtracted. |phi|^2 is estimated in the same way. A single row may therefore be
+    below 0 (in `p95` and `row_errors` it counts as 0).
+    Attributions by another method, index or background (gradients, for example) are judged against
+    this truth. An `Explanation` of another quantity, link, output or class raises InputError.
 
     Args:
-        values: the attribution: an `Explanation` of xaijax or of shap, a frame, an array or a torch
-            tensor [N, P] or [N, P, K] (of rows with as many entries as players also shaped like the
-            rows). Or a dict of names and such attributions, which are held against one truth.
-        explainer: `Explainer`, which says what the truth is.
-        X: rows [N, *F], the instances that the values are of.
-        outputs: as of a call of the explainer: one output for each instance, for values [N, P] of a
-            model with several.
-        budget: int or None. As of `Explainer`, for the truth: instances of more corners are sampled
-            with so many coalitions in all runs. None: the explainer's rule, and at least 32 P.
-        seed: int or None. Of a sampled truth, whose 8 runs use it and the next. None: the first
-            after the explainer's own that no attribution tells to have used.
-        curves: bool. Whether deletion and insertion curves are asked too, of 2 P coalitions for
-            each instance (and output).
+        values: the attribution: an `Explanation` of xaijax or shap, a frame, an array or a torch
+            tensor [N, P] or [N, P, K] (for rows with one entry for each player, also shaped like
+            the rows). A dict of names and such attributions compares all of them with one truth.
+        explainer: `Explainer` that defines the truth.
+        X: rows [N, *F], the instances that the values belong to.
+        outputs: as in a call of the explainer: one output for each instance, for values [N, P] of a
+            model with several outputs.
+        budget: int or None. Budget for the truth, as in `Explainer`: instances with more corners
+            are sampled with this number of coalitions over all runs. None: the explainer's rule,
+            and at least 32 P.
+        seed: int or None. First seed of a sampled truth, whose 8 runs use it and the next ones.
+            None: the first after the explainer's own that no attribution records as used.
+        curves: bool. Whether deletion and insertion curves are computed too, with 2 P coalitions
+            for each instance (and output).
 
     Returns:
-        A `Judgement`; of a dict `Judgements`, a mapping that shows as a table.
+        A `Judgement`; for a dict a `Judgements`, a mapping that is displayed as a table.
 
     Raises:
-        InputError, InputTypeError: values of other players, outputs, quantities, links or shapes or
-            that are not finite, a seed that an attribution was drawn with, and what the explainer
-            refuses.
+        InputError, InputTypeError: the values have other players, outputs, quantities, links or
+            shapes or are not finite, an attribution was drawn with `seed`, or the explainer raises
+            it.
 
     Example:
         >>> import numpy as np
@@ -152,9 +153,10 @@ def judge(
 
 
 def _seeds(given: int | None, own: int, used: set[int]) -> range:
-    """Those of the truth: none that an attribution was drawn with, or their errors go together.
+    """Returns the truth's seeds: none that an attribution was drawn with, since errors would
+    correlate.
 
-    Raises InputError where one from the given seed on was.
+    It raises InputError if an attribution was drawn with one of the seeds from `given` on.
     """
     if given is not None:
         first = checks.whole_number(given, "seed", least=0)
@@ -162,7 +164,7 @@ def _seeds(given: int | None, own: int, used: set[int]) -> range:
         if shared:
             raise InputError(
                 f"seed={first}: the {RUNS} runs of a sampled truth would use seed {min(shared)}, "
-                "which an attribution was drawn with, so that their errors would go together. Say "
+                "which an attribution was drawn with, so that their errors would correlate. Say "
                 "another seed."
             )
         return range(first, first + RUNS)
@@ -172,13 +174,13 @@ def _seeds(given: int | None, own: int, used: set[int]) -> range:
     return range(first, first + RUNS)
 
 
-LARGE = 0.1  # of a row's span: values whose sign is looked at
-CLEAR = 3.0  # standard errors of a sampled truth, from which on its own sign is taken for known
-TIE = 1e-6  # of a row's largest |value|; float32 sums of equal values differ by less
+LARGE = 0.1  # share of a row's span from which the sign of a value is checked
+CLEAR = 3.0  # standard errors of a sampled truth from which its sign counts as known
+TIE = 1e-6  # share of a row's largest |value|; float32 sums of equal values differ by less
 
 
 def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
-    """The fields of a `Judgement` that say how far; values float64 [N, P, K]."""
+    """Returns the error fields of a `Judgement`; values float64 [N, P, K]."""
     true, off = truth.values, values - truth.values
     noise = truth.variances.sum(axis=1)  # [N, K]
     squared = (off**2).sum(axis=1) - noise
@@ -207,9 +209,9 @@ def _std_error(parts: np.ndarray) -> float:
 
 
 def _overlap(values: np.ndarray, true: np.ndarray, k: int) -> float:
-    """Which share of the k largest |values| is among the k largest true ones, mean over rows.
+    """Share of the k largest |values| that are among the k largest true ones, mean over rows.
 
-    Players that tie with the k-th true one count too.
+    Players that tie with the k-th true value count too.
     """
     P = values.shape[1]
     k = min(k, P)
@@ -220,7 +222,7 @@ def _overlap(values: np.ndarray, true: np.ndarray, k: int) -> float:
 
 
 def _flips(values: np.ndarray, truth: Truth) -> tuple[int, int]:
-    """(large true values that have the other sign, large true values)."""
+    """Returns (number of large true values with the other sign, number of large true values)."""
     true = truth.values
     span = np.maximum(true.max(axis=1), 0) - np.minimum(true.min(axis=1), 0)  # [N, K]
     least = np.maximum(LARGE * span[:, None], CLEAR * np.sqrt(truth.variances))
@@ -228,13 +230,13 @@ def _flips(values: np.ndarray, truth: Truth) -> tuple[int, int]:
     return int((large & (np.sign(values) == -np.sign(true))).sum()), int(large.sum())
 
 
-# Each instance has its own order. The players of each instance are numbered by their rank there,
-# so that one list of coalitions ("the first s", "all but the first s") is each instance's own, and
-# the engine asks all of them at once.
+# Each instance has its own order. The players of each instance are numbered by their rank in it, so
+# that one list of coalitions ("the first s", "all but the first s") fits every instance, and the
+# engine evaluates all of them at once.
 
 
 def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs) -> Curves:
-    """Both curves of the values [N, P, K]."""
+    """Computes both curves of the values [N, P, K]."""
     N, P, K = values.shape
     held = rows_of(X).take(np.repeat(np.arange(N), K)) if K > 1 else X
     game = _game(explainer, held, _ranked(explainer, values), outputs)
@@ -248,7 +250,7 @@ def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs
 
 
 def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
-    """Whose each entry is, by the player's place in its row's order; int64 [N K, F]."""
+    """Player of each entry, by the player's rank in its row's order; int64 [N K, F]."""
     N, P, K = values.shape
     each = values.transpose(0, 2, 1).reshape(N * K, P)
     rank = np.argsort(np.argsort(-each, axis=1, kind="stable"), axis=1, kind="stable")
@@ -259,7 +261,7 @@ def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
 
 
 def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> GameRun:
-    """The explainer's question of these rows, each with players of its own."""
+    """The game of the explainer for these rows, each with players of its own."""
     background, weights, *_, limits = explainer._given
     asked = cast(Model, explainer.model)
     donors = replacement_of(asked, background, weights, X)
@@ -276,7 +278,7 @@ def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -
 
 
 def attributions(given: Any) -> dict[str, Any]:
-    """Those of a mapping by their names; a single one is called "values"."""
+    """Returns the attributions of a mapping by name; a single one is called "values"."""
     if not isinstance(given, Mapping):
         return {"values": given}
     if not given:
@@ -285,9 +287,9 @@ def attributions(given: Any) -> dict[str, Any]:
 
 
 def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> None:
-    """Raise InputError for explanations of another quantity or link, before the model is asked.
+    """Raises InputError for explanations of another quantity or link, before any model evaluation.
 
-    Other orders of outputs are refused too where the model says what its outputs are called.
+    It also raises for another order of outputs if the model names its outputs.
     """
     own = same_question.amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
     functions = functions_of(explainer.quantity)
@@ -304,7 +306,7 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
 
 def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> None:
-    """Raise InputError for explanations of other outputs than the truth's, [N] or [K]."""
+    """Raises InputError for explanations of other outputs than the truth's, [N] or [K]."""
     for name, one in named.items():
         _refuse_turned(name, one, truth.output_names or ())
         if isinstance(one, Explanation) and len(one) == len(truth):
@@ -314,7 +316,7 @@ def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> Non
 
 
 def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
-    """Raise InputError where an explanation, of shap too, has these outputs in another order."""
+    """Raises InputError if an explanation, also of shap, has these outputs in another order."""
     told = getattr(given, "output_names", None)
     if not isinstance(told, list | tuple) or len(told) != len(known):
         return
@@ -327,13 +329,13 @@ def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
 
 
 def seeds_of(named: Mapping[str, Any]) -> set[int]:
-    """The seeds that the attributions were drawn with, as far as they say."""
+    """The seeds that the attributions were drawn with, as far as they record them."""
     stats = [one.stats for one in named.values() if isinstance(one, Explanation)]
     return {int(s["seed"]) for s in stats if isinstance(s.get("seed"), int | np.integer)}
 
 
 def rows_spent(one: Any) -> int | None:
-    """Model rows that an xaijax Explanation says it asked; None: not known."""
+    """Number of model rows that an xaijax Explanation records; None: not known."""
     spent = one.stats.get("model_rows") if isinstance(one, Explanation) else None
     return int(spent) if isinstance(spent, int | np.integer) else None
 
@@ -341,12 +343,12 @@ def rows_spent(one: Any) -> int | None:
 def as_values(
     name: str, given: Any, players: tuple[str, ...], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The numbers of one attribution, float64 [N, P, K].
+    """Returns the numbers of one attribution, float64 [N, P, K].
 
-    given: an xaijax or shap Explanation, or an array, a tensor of torch too; players: the names of
-    the P players; shape: (N, P, K) of the truth. Arrays shaped like the rows are read in C order
-    where a row has P entries. Raises InputError for other shapes, other names or numbers that are
-    not finite.
+    given: an xaijax or shap Explanation, an array or a torch tensor; players: the names of the P
+        players; shape: (N, P, K) of the truth. Arrays shaped like the rows are read in C order if a
+        row has P entries. It raises InputError for other shapes, other names or numbers that are
+        not finite.
     """
     own = _names(given)
     if own is not None and own != players:
@@ -381,7 +383,7 @@ def as_values(
 
 
 def _names(given: Any) -> tuple[str, ...] | None:
-    """Names of players where something says them."""
+    """Names of the players, or None if the attribution has none."""
     found = getattr(given, "feature_names", None)
     if found is None and hasattr(given, "columns") and hasattr(given, "dtypes"):
         found = given.columns  # a frame of values
@@ -402,21 +404,21 @@ SAMPLER = "permutation"  # its values have no bias, whatever the budget
 
 @dataclass(frozen=True)
 class Truth:
-    """What was found, with the outputs as an axis in any case."""
+    """The truth, always with an axis for the outputs."""
 
     explanation: Explanation
     values: np.ndarray  # float64 [N, P, K]
     variances: np.ndarray  # float64 [N, P, K], of the draws; 0 where exact
-    change: np.ndarray  # float64 [N, K], f(x) less the base value, as the engine found both
+    change: np.ndarray  # float64 [N, K], f(x) minus the base value, as the engine computed both
     efficient: bool  # whether the values of the index add up to that
 
 
 def truth_of(
     explainer: Explainer, X: Any, outputs: Outputs, budget: int | None, seeds: Sequence[int]
 ) -> Truth:
-    """The values that the explainer's question has, whatever its own estimator is.
+    """Computes the true values of the explainer's question, whatever its own estimator is.
 
-    seeds: [RUNS], of the runs of what is sampled.
+    seeds: [RUNS], the seeds of the sampled runs.
     """
     started, index = time.perf_counter(), named(explainer.index)
     decide = partial(_choice, index=index, budget=budget)
@@ -438,7 +440,9 @@ def truth_of(
 
 
 def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
-    """Exact where "auto" would be; the rest goes to `SAMPLER`, by a run's share of the budget."""
+    """Chooses exact values where "auto" would; `SAMPLER` takes the rest, with a run's share of the
+    budget.
+    """
     found = choose(game, survey, "auto", index, budget)
     if found.sampler is None:
         return found
@@ -446,8 +450,8 @@ def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) 
     asked = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
     if asked < RUNS * least:
         raise InputError(
-            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, from which a "
-            f"sampled truth and its variance are found. Say budget={RUNS * least:,} or more."
+            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, which a "
+            f"sampled truth and its variance need. Say budget={RUNS * least:,} or more."
         )
     return replace(found, sampler=SAMPLER, budget=asked // RUNS)
 
@@ -455,7 +459,7 @@ def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) 
 def _answer(
     explainer: Explainer, game: GameRun, choice: EstimatorChoice, index: Index, seeds: Sequence[int]
 ) -> InstanceValues:
-    """All instances: enumerated once, or sampled once with each seed."""
+    """Values of all instances: enumerated once, or sampled once with each seed."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6]) if len(own) else None
     if choice.sampler is None or not len(others):

@@ -1,26 +1,27 @@
-"""Simultaneous intervals for many means: one quantile, of the largest of their t statistics.
+"""Computes simultaneous intervals for many means from one quantile of their largest t statistic.
 
-An interval is estimate +- c standard errors, with one c for all statistics: the larger of two.
+An interval is estimate +- c standard errors, with one c for all statistics: the larger of two
+values.
 
-1. c of chance: the quantile of the largest |t| over rearrangements of the rows that change nothing
-   where nothing changed. Two samples of one distribution may exchange their rows (permutations); a
-   difference within a row, where the two sides may be exchanged, may change its sign. The rows as
-   they are count as one of the D rearrangements, and c is the value that at most (1 - confidence) D
-   of the largest |t| exceed. Where nothing changed all D are equally likely to be the rows at hand,
-   so that these exceed c with a chance of at most 1 - confidence, for any number of rows, any skew
-   and any number of statistics (Lehmann and Romano, "Testing statistical hypotheses", 2005, theorem
-   15.2.1). All D are listed where these are few, else drawn. As t is studentised anew in every
+1. c of rearrangements is the quantile of the largest |t| over rearrangements of the rows that have
+   no effect if nothing changed. Two samples of one distribution may exchange their rows
+   (permutations); a difference within a row, where the two sides may be exchanged, may change its
+   sign. The rows as given count as one of the D rearrangements, and at most (1 - confidence) D of
+   the largest |t| exceed c. If nothing changed, all D are equally likely to be the given rows, so
+   that these exceed c with probability at most 1 - confidence, for any number of rows, any skew and
+   any number of statistics (Lehmann and Romano, "Testing statistical hypotheses", 2005, theorem
+   15.2.1). All D are listed if they are few, else they are drawn. As t is studentised anew in every
    rearrangement, c also holds for many rows whose spreads differ (Janssen 1997; Chung and Romano
-   2013). Few rows have few rearrangements: with less than 1 / (1 - confidence) of them c is the
-   largest |t| of all, and no interval is without 0.
-2. c of normal means: statistics taken as a multivariate t with the correlations that the rows show
-   and the degrees of freedom of Welch and Satterthwaite (Hothorn, Bretz and Westfall 2008,
+   2013). Few rows have few rearrangements: with fewer than 1 / (1 - confidence) of them c is the
+   largest |t| of all, and every interval contains 0.
+2. c of normal means treats the statistics as a multivariate t with the correlations of the rows and
+   the degrees of freedom of Welch and Satterthwaite (Hothorn, Bretz and Westfall 2008,
    "Simultaneous inference in general parametric models", section 3). It covers means of few rows
-   whose spreads differ. Alone it is too small where rows are few and sizes skewed: 8 rows and 200
-   of one distribution differ in 38 % of comparisons of 30 players, in place of 5 %.
+   whose spreads differ. Alone it is too small if rows are few and sizes skewed: 8 rows and 200 of
+   one distribution differ in 38 % of comparisons of 30 players, in place of 5 %.
 
-Many rows are summed in blocks first, at random, which are then rearranged as rows are: the blocks'
-rearrangements are some of those of the rows, and what stands above holds for them.
+Many rows are first summed in random blocks, which are then rearranged like rows: the blocks'
+rearrangements are some of those of the rows, so the statements above hold for them.
 
 Letters: n rows, S statistics, D rearrangements or draws, R blocks, U blocks of the first sample.
 """
@@ -33,12 +34,12 @@ from math import ceil, comb
 
 import numpy as np
 
-DRAWS = 20_000  # of c of normal means: its coverage has a standard deviation of 0.15 % at 95 %
+DRAWS = 20_000  # for c of normal means: its coverage has a standard deviation of 0.15 % at 95 %
 CHANCES = 4_000  # rearrangements; the rate of alarms has a standard deviation of 0.34 % by these
 BLOCKS = 2048
-FEWEST = 16  # blocks of the smaller sample, where it has as many rows
+FEWEST = 16  # blocks of the smaller sample, if it has at least this number of rows
 STEP = 1 << 22  # numbers made at a time
-ROUNDING = 1e-12  # of a sum of squares: a smaller variance is none
+ROUNDING = 1e-12  # share of a sum of squares; a smaller variance counts as 0
 TIES = 1 + 1e-9  # t of two rearrangements that are equal but for rounding
 
 
@@ -49,13 +50,14 @@ def intervals(
     *,
     exchanged: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(sum of the samples' means [S], half-widths [S]) that hold together at this confidence.
+    """Returns (sum of the samples' means [S], half-widths [S]) that hold together at this
+    confidence.
 
-    samples: independent ones, float64 [n, S] each, of at least 2 rows; known: variances [S] that
-    rows do not show, as of coalitions that all rows share. exchanged: there are two samples x, -y,
-    and where nothing changed x and y have one distribution; else each row may change its sign. A
-    statistic that does not vary has a half-width of 0, or of its distance from 0 where its rows are
-    too few to tell.
+    samples: independent samples, float64 [n, S] each, with at least 2 rows; known: variances [S]
+        that the rows do not show, such as those of coalitions that all rows share. exchanged: if
+        True, there are two samples x, -y, and if nothing changed x and y have one distribution;
+        else each row may change its sign. A statistic that does not vary has the half-width 0, or
+        its distance from 0 if its rows are too few for a test.
     """
     means = [one.mean(axis=0) for one in samples]
     parts = [one.var(axis=0, ddof=1) / len(one) for one in samples]
@@ -91,7 +93,7 @@ Turned = tuple[list[np.ndarray], list[np.ndarray], list[int]]
 
 
 def _flips(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
-    """(sums [D, S], sums of squares [S], rows) of each sample, some D at a time."""
+    """Yields (sums [D, S], sums of squares [S], rows) of each sample, some D at a time."""
     rng = np.random.default_rng(0)
     blocks = [_blocks(one, rng) for one in samples]
     squares = [(one**2).sum(axis=0) for one in samples]
@@ -112,7 +114,7 @@ def _flips(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
 
 
 def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
-    """The same where rows go from one sample x to the other, of which -y is given."""
+    """Yields the same for rows that move between the sample x and the other, given as -y."""
     x, y = samples[0], -samples[1]
     middle = np.concatenate([x, y]).mean(axis=0)
     x, y = x - middle, y - middle
@@ -137,7 +139,7 @@ def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
         count = CHANCES // 2 if even else CHANCES
         drawn = [rng.choice(R, U, replace=False, shuffle=False) for _ in range(count - 1)]
         chosen = np.stack([np.arange(U), *drawn])
-        if even:  # the same ones with x and y turned round, so that the order does not matter
+        if even:  # the same ones with x and y swapped, so that the order does not matter
             chosen = np.concatenate([chosen, (chosen + U) % R])
     few = 8 * U < R
     step = max(1, STEP // ((U * wide if few else R) + 2 * wide))
@@ -155,7 +157,7 @@ def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
 
 
 def _blocks(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sums of rows in at most BLOCKS / 2 blocks, at random where there are more rows."""
+    """Sums of rows in at most BLOCKS / 2 blocks, random if there are more rows."""
     R = min(len(rows), BLOCKS // 2)
     if R == len(rows):
         return rows
@@ -177,7 +179,7 @@ def _largest(
         mean = mean + total / n
         variance = variance + around / (n * (n - 1.0))
         size = size + square / n
-    if known.any():  # what the rows do not show
+    if known.any():  # errors that the rows do not show
         mean = mean + rng.standard_normal(mean.shape) * np.sqrt(known)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(mean) / np.sqrt(variance)
@@ -195,10 +197,10 @@ def _least_dof(
 
 
 def _quantile(away: np.ndarray, spread: np.ndarray, dof: float, confidence: float) -> float:
-    """Of the largest |t|.
+    """Quantile of the largest |t|.
 
     away: [n, S], whose products with independent normal numbers have the statistics' correlations;
-    spread: [S], standard deviations of what else each has for itself.
+        spread: [S], standard deviations of the independent rest of each statistic.
     """
     n, S = away.shape
     if n > S:  # the same correlations from fewer numbers

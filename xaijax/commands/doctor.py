@@ -1,4 +1,4 @@
-"""The command `xaijax doctor`: what is installed, and one explanation that is known."""
+"""The command `xaijax doctor`: what is installed, and a check of one known explanation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ABOUT = "tell versions, devices, extras and caches, and check one explanation th
 EXAMPLE = """\
     xaijax doctor"""
 CORE = ("jax", "jaxlib", "numpy", "scikit-learn", "optax", "tqdm")
-# "jinja2>=3.1; extra == 'plots'", as the package itself says what its extras bring.
+# "jinja2>=3.1; extra == 'plots'", as in the package's own list of requirements.
 OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+)[^;]*;.*extra == ["'](\w+)["']""")
-UNTOLD = ("dev", "all", "docs")  # what other extras bring too, or only development needs
-FOLDERS = ("XAIJAX_DATA", "JAX_COMPILATION_CACHE_DIR")  # whose values say where a person keeps what
+UNTOLD = ("dev", "all", "docs")  # extras that contain others, or are for development only
+FOLDERS = ("XAIJAX_DATA", "JAX_COMPILATION_CACHE_DIR")  # their values show the user's folders
 VARIABLES = (
     "XAIJAX_DATA XAIJAX_MEMORY_LIMIT JAX_PLATFORMS JAX_ENABLE_X64 JAX_COMPILATION_CACHE_DIR "
     "XLA_FLAGS CUDA_VISIBLE_DEVICES"
@@ -34,19 +34,19 @@ VARIABLES = (
 
 
 def add_doctor(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command_of(commands, "doctor", ABOUT, EXAMPLE, run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print what is found; raises XaiError where the known explanation comes out wrong."""
+    """Prints what is found; raises XaiError if the known explanation comes out wrong."""
     for head, told in _lines():
         print(f"{head:12} {told}")
     try:
         devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
-    except Exception as error:  # of whatever kind a back end's is
+    except Exception as error:  # back ends raise errors of any type
         raise XaiError(
-            f"JAX has no device: {type(error).__name__}: {error}. Say JAX_PLATFORMS=cpu, or mend "
+            f"JAX has no device: {type(error).__name__}: {error}. Say JAX_PLATFORMS=cpu, or fix "
             "what the platform needs."
         ) from error
     print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
@@ -75,7 +75,7 @@ def _lines() -> Iterator[tuple[str, str]]:
 
 
 def _extras() -> dict[str, list[str]]:
-    """{extra: the libraries that it brings}."""
+    """{extra: the libraries that it installs}."""
     found: dict[str, list[str]] = {}
     for line in importlib.metadata.requires("xaijax") or ():
         told = OF_EXTRA.match(line)
@@ -92,7 +92,7 @@ def _version(name: str) -> str | None:
 
 
 def _checked() -> str:
-    """x0 x1 + 2 x2 at (1, 2, 3) beside zeros is worth 1, 1 and 6: x0 and x1 share their product."""
+    """Checks x0 x1 + 2 x2 at (1, 2, 3) against zeros: values 1, 1 and 6, the product is shared."""
     model = as_model(lambda X: X[:, 0] * X[:, 1] + 2 * X[:, 2])
     found = Explainer(model, np.zeros((1, 3)))(np.array([[1.0, 2.0, 3.0]]), progress=False)
     if not np.allclose(found.values, [[1.0, 1.0, 6.0]], rtol=0, atol=1e-5):

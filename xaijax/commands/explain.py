@@ -45,7 +45,7 @@ EXAMPLE = """\
 
 
 def add_explain(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command = command_of(commands, "explain", ABOUT, EXAMPLE, run)
     add_model(command)
     option(
@@ -74,7 +74,7 @@ def add_explain(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Explain as the arguments say, and print what was written."""
+    """Explains as the arguments say, and prints what was written."""
     if not arguments.no_page:
         for module in ("matplotlib", "jinja2"):  # before the work, not after it
             require(module, BOTH)
@@ -121,8 +121,8 @@ def _drawn(explanation: Explanation, folder: Path, arguments: argparse.Namespace
 
 
 def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any) -> Path:
-    """Draw into a file, and return its path."""
-    # A figure of its own: pyplot would want a display, and would keep the figure.
+    """Draws into a file, and returns its path."""
+    # A separate figure: pyplot would need a display, and would keep the figure.
     figure = require("matplotlib.figure", "xaijax[plots]").Figure(
         figsize=(8, 5.2), layout="constrained"
     )
@@ -137,7 +137,7 @@ SHOWN = 10  # rules that are printed; all are in the file
 
 
 def add_anchors(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command = command_of(commands, "anchors", ABOUT_ANCHORS, EXAMPLE_ANCHORS, _anchors)
     add_model(command)
     option(
@@ -153,7 +153,7 @@ def add_anchors(commands: Any) -> None:
 
 
 def _anchors(arguments: argparse.Namespace) -> None:
-    """Search as the arguments say, and print the first rules."""
+    """Searches as the arguments say, and prints the first rules."""
     new_file(arguments.out)  # before the search, not after it
     model, X = model_and_rows(arguments)
     every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
@@ -175,7 +175,7 @@ EXAMPLE_AEC = """\
 
 
 def add_aec(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command = command_of(commands, "aec", ABOUT_AEC, EXAMPLE_AEC, _aec)
     option(command, "--data FILE", ".csv or .parquet", required=True)
     option(command, "--target COLUMN", "what is predicted", required=True)
@@ -190,7 +190,7 @@ def add_aec(commands: Any) -> None:
 
 
 def _aec(arguments: argparse.Namespace) -> None:
-    """Fit as the arguments say, and print the ranking."""
+    """Fits as the arguments say, and prints the ranking."""
     require_tables()
     table = rows_of_file(arguments.data, "--data", arguments.drop)
     if arguments.target not in getattr(table, "columns", ()):
@@ -219,7 +219,7 @@ EXAMPLE_REPORT = """\
 
 
 def add_report(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command = command_of(commands, "report", ABOUT_REPORT, EXAMPLE_REPORT, _report)
     option(command, "saved SAVED", "an .npz file, a .json file of rules, or a sweep's directory")
     option(command, "--model NAME", "what the page calls the model")
@@ -228,7 +228,7 @@ def add_report(commands: Any) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    """Write the page, and print where."""
+    """Writes the page, and prints its path."""
     new_file(arguments.out)
     saved = Path(arguments.saved)
     told = {"model": arguments.model, "instances": arguments.instances}
@@ -237,5 +237,5 @@ def _report(arguments: argparse.Namespace) -> None:
         return
     found = open_run(saved).explanation() if saved.is_dir() else load(saved)
     if not isinstance(found, Explanation):
-        raise InputError(f"SAVED: {saved} holds {type(found).__name__}, of which there is no page.")
+        raise InputError(f"SAVED: {saved} holds {type(found).__name__}, which has no page.")
     print(report(found, arguments.out, **told))

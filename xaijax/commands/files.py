@@ -1,4 +1,4 @@
-"""Models and rows out of files, as a person names them on the command line.
+"""Models and rows from files, as the user names them on the command line.
 
 Letters: N rows to explain.
 """
@@ -27,13 +27,13 @@ from xaijax.tables.rows import rows_of
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 TABLES = (".csv", ".parquet", ".npy")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet reads as a formula begins so
-# What commands write into a folder beside explanation.npz.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet's formulas begin with these
+# Files that commands write into a folder, besides explanation.npz.
 WRITTEN = "values.csv effects.csv beeswarm.png bar.png waterfall.png report.html".split()
 
 
 def named(name: str, option: str) -> Any:
-    """The object that `module:name` or `file.py:name` names; raises InputError where none is."""
+    """The object that `module:name` or `file.py:name` names; raises InputError if there is none."""
     place, _, member = name.rpartition(":")
     if not place:
         raise InputError(f"{option} must be module:name or file.py:name, got {name!r}.")
@@ -46,7 +46,7 @@ def named(name: str, option: str) -> Any:
 
 
 def _run(place: str, option: str) -> Any:
-    """A module, or what a file leaves behind, with its members as attributes."""
+    """A module, or the result of running a file, with its members as attributes."""
     try:
         if place.endswith(".py"):
             return SimpleNamespace(**runpy.run_path(_there(place, option)))
@@ -63,7 +63,7 @@ def _run(place: str, option: str) -> Any:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or place):
             raise InputError(f"{option}: module {place!r} is not there.") from error
-        # else the person's own module raised it
+        # otherwise the user's own module raised it
         told = f"{type(error).__name__}: {error}"
         raise InputError(f"{option}: {place} raised {told} when it was opened.") from error
 
@@ -71,7 +71,7 @@ def _run(place: str, option: str) -> Any:
 def model_of(name: str, output: str | None = None) -> Model:
     """The model that `module:name`, a joblib file or an ONNX file holds.
 
-    output: one of its outputs, as it is typed. Raises InputError.
+    output: one of its outputs, as it is typed. It raises InputError.
     """
     options: dict[str, Any] = {}
     suffix = Path(name).suffix
@@ -81,7 +81,7 @@ def model_of(name: str, output: str | None = None) -> Model:
     if suffix in PICKLES:
         path = _there(name, "--model")
         print(
-            f"xaijax: {name} is opened by joblib, which runs whatever code stands in it.",
+            f"xaijax: {name} is opened by joblib, which runs whatever code the file contains.",
             file=sys.stderr,
         )
         found = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
@@ -97,7 +97,7 @@ def model_of(name: str, output: str | None = None) -> Model:
 
 
 def _output(text: str, classes: Any) -> Any:
-    """The class whose text it is; else a position where it is a whole number."""
+    """The class with this text; else a position if it is a whole number."""
     found = [one for one in classes if str(one) == text]
     return found[0] if found else int(text) if text.lstrip("-").isdigit() else text
 
@@ -105,7 +105,7 @@ def _output(text: str, classes: Any) -> Any:
 def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> Any:
     """The rows of a CSV or Parquet file, as a pandas frame, or of a .npy file, as an array.
 
-    dropped: columns that are left out. Raises InputError.
+    dropped: columns that are left out. It raises InputError.
     """
     suffix = Path(path).suffix
     if suffix not in TABLES:
@@ -128,7 +128,7 @@ def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> An
 
 
 def rows_beside(path: str, option: str, dropped: list[str] | None) -> Any:
-    """Rows of another file than the data's, which may lack what is dropped already."""
+    """Rows of another file than the data's, which may already lack the dropped columns."""
     rows = rows_of_file(path, option)
     held = [name for name in dropped or [] if name in getattr(rows, "columns", ())]
     return rows.drop(columns=held) if held else rows
@@ -140,21 +140,21 @@ def _read(read: Callable[[], Any], path: str, option: str) -> Any:
     except (
         Exception,
         SystemExit,
-    ) as error:  # of whatever kind the library has for what it cannot read
+    ) as error:  # libraries raise errors of any type
         raise InputError(
             f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
 def require_tables(install: str = "xaijax[data]") -> Any:
-    """The library that reads and writes tables; said before the work, not after it."""
+    """The library that reads and writes tables; raises before the work, not after it."""
     return require("pandas", install)
 
 
 def write_table(frame: Any, path: Path) -> Path:
-    """Write a pandas frame as CSV, so that a spreadsheet takes no text of it for a formula.
+    """Writes a pandas frame as CSV, so that a spreadsheet reads none of its texts as a formula.
 
-    A text that begins like a formula gets an apostrophe before it; numbers stay as they are.
+    A text that begins like a formula gets an apostrophe in front; numbers stay as they are.
     """
     shown = frame.copy(deep=False)
     for place, dtype in enumerate(frame.dtypes):
@@ -182,7 +182,7 @@ def _as_text(value: Any) -> Any:
 
 
 def remove_run(folder: Path) -> None:
-    """Remove what an older run of a command wrote into the folder."""
+    """Removes what an older run of a command wrote into the folder."""
     if (folder / "explanation.npz").exists():
         for name in WRITTEN:
             (folder / name).unlink(missing_ok=True)
@@ -197,7 +197,7 @@ def new_file(path: str) -> Path:
 
 
 def folder_of(path: str) -> Path:
-    """The folder, made where it is not there; raises InputError where it cannot be."""
+    """The folder, created if needed; raises InputError if it cannot be created."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def _there(path: str, option: str) -> str:
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
-    """--model, --output and --data, which every question to a model has."""
+    """Adds --model, --output and --data, which every command with a model has."""
     option(
         command,
         "--model MODEL",
@@ -233,7 +233,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 
 def add_instances(command: argparse.ArgumentParser) -> None:
-    """--instances, which a page has."""
+    """Adds --instances, for commands that write a page."""
     option(
         command,
         "--instances N",
@@ -254,7 +254,7 @@ def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
 
 
 def _refuse_others(model: Model, rows: Any, path: str) -> None:
-    """Raise InputError for columns that the model does not take, a target above all."""
+    """Raises InputError for columns that the model does not take, above all a target."""
     known = model.feature_names
     others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
     if others:

@@ -27,7 +27,7 @@ the command line cannot be read, 130 interrupted by Ctrl-C.
 
 
 def add_command(commands: Any) -> None:
-    """Put the command under `xaijax`."""
+    """Adds the command to `xaijax`."""
     command = commands.add_parser(
         "sweep",
         help=ABOUT,
@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Sweep as the arguments say; raises SweepIncompleteError where its own parts are missing."""
+    """Sweeps as the arguments say; raises SweepIncompleteError if its own parts are missing."""
     given = _options(arguments.option)
     executor, own = _executor(arguments)
     explainer = explainer_of(arguments.explainer)
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
-    """The error to raise for one that ended a run; of one that began no part what is wrong.
+    """The error to raise for one that ended a run; if no part began, it says what is wrong.
 
-    name: of the explainer, whose model may raise anything.
+    name: that of the explainer, whose model may raise anything.
     """
     missing, parts = 0, 0
     with contextlib.suppress(InputError, OSError):  # no run has begun
@@ -98,7 +98,7 @@ def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
 
 
 def explainer_of(name: str) -> Any:
-    """The object that `module:name` or `file.py:name` names; of a function what it returns.
+    """The object that `module:name` or `file.py:name` names; for a function, its result.
 
     Raises XaiError if there is none, or if the function makes none.
     """
@@ -113,7 +113,7 @@ def explainer_of(name: str) -> Any:
 
 
 def _executor(arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """(executor, whether other drivers answer other parts)."""
+    """(executor, whether other drivers compute other parts)."""
     if arguments.shard is not None:
         number, slash, of = arguments.shard.partition("/")
         if not (slash and number.isdigit() and of.isdigit()):

@@ -16,21 +16,21 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, LongRunWarning, XaiWarning
 
-CHUNK_BYTES = 1 << 26  # of an array looked at in one go, so that a memory map is never read whole
+CHUNK_BYTES = 1 << 26  # of an array checked at a time, so that a memory map is not loaded
 
 
 def shown(value: Any) -> str:
-    """A value in a message: 1.0 where NumPy's repr is np.float64(1.0)."""
+    """Formats a value for a message: 1.0 where NumPy's repr is np.float64(1.0)."""
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def count(number: int, thing: str) -> str:
-    """1 row, 2 rows."""
+    """Formats a number and its noun: 1 row, 2 rows."""
     return f"{number:,} {thing}" + ("s" if number != 1 else "")
 
 
 def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int:
-    """A whole number of at least `least`; bool, float and text are refused."""
+    """Returns a whole number of at least `least`; raises for bool, float and text."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise InputTypeError(
             f"{name} must be a whole number of at least {least}, got {shown(value)} "
@@ -42,7 +42,7 @@ def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int
 
 
 def positive(value: Any, name: str) -> float:
-    """A finite number above 0; bool and text are refused."""
+    """Returns a finite number above 0; raises for bool and text."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InputTypeError(f"{name} must be a positive number, got {type(value).__name__}.")
     try:
@@ -58,7 +58,9 @@ def positive(value: Any, name: str) -> float:
 def number(
     value: Any, name: str, wanted: str, fits: Callable[[float], bool], remedy: str = ""
 ) -> float:
-    """A real number that fits; bool and text are refused. wanted: which, for messages."""
+    """Returns a real number that fits; raises for bool and text. `wanted` describes it in
+    messages.
+    """
     said = f"{name} must be {wanted}, got {shown(value)}.{remedy}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InputTypeError(said)
@@ -68,14 +70,14 @@ def number(
 
 
 def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
-    """A number in (0, 1), or in (0, 1] with `top`."""
+    """Returns a number in (0, 1), or in (0, 1] with `top`."""
     if top:
         return number(value, name, "a number in (0, 1]", lambda one: 0 < one <= 1, remedy)
     return number(value, name, "a number in (0, 1)", lambda one: 0 < one < 1, remedy)
 
 
 def text(value: Any, name: str, none: bool = False) -> Any:
-    """A text; with `none` also None."""
+    """Returns a text; with `none` also None."""
     if not (none and value is None):
         instance(value, name, str, "a text or None" if none else "a text")
     return value
@@ -94,7 +96,7 @@ def passed(value: Any, name: str, kind: Any, wanted: str) -> None:
 
 
 def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
-    """A text among `accepted`."""
+    """Returns a text among `accepted`."""
     said = f"{name} must be one of {list(accepted)}, got {shown(value)}."
     if not isinstance(value, str):
         raise InputTypeError(said)
@@ -104,16 +106,16 @@ def one_of(value: Any, name: str, accepted: Sequence[str]) -> str:
 
 
 def yes_or_no(value: Any, name: str) -> bool:
-    """True or False, and nothing that counts as such."""
+    """Returns True or False; raises for other values, also those that Python treats as true."""
     if not isinstance(value, bool):
         raise InputTypeError(f"{name} must be True or False, got {shown(value)}.")
     return value
 
 
 def listed(value: Any, name: str, of: str = "names") -> list[Any]:
-    """The entries of a list, a tuple or another sequence in one order.
+    """Returns the entries of a list, a tuple or another ordered sequence.
 
-    Refuses what has no order (a set), what has two parts (a dict, a frame) and single texts.
+    Raises for values without order (a set), with two parts (a dict, a frame) and for single texts.
     """
     flat = np.ndim(value) == 1 if hasattr(value, "__array__") else isinstance(value, Iterable)
     if not flat or isinstance(value, str | bytes | Mapping | Set):
@@ -126,7 +128,7 @@ def listed(value: Any, name: str, of: str = "names") -> list[Any]:
 
 
 def functions(owner: Any, *fields: str) -> None:
-    """Raise InputTypeError if one of these fields of `owner` is no function."""
+    """Raises InputTypeError if one of these fields of `owner` is not a function."""
     for field in fields:
         instance(getattr(owner, field), field, Callable, "a function")
 
@@ -137,9 +139,9 @@ def as_array(
     remedy: str = "Encode text and categories first (OrdinalEncoder or OneHotEncoder), or give a "
     "data frame to a scikit-learn model.",
 ) -> np.ndarray:
-    """X as a numeric or bool array of any rank, not copied where that is possible.
+    """Returns X as a numeric or bool array of any rank, without a copy where possible.
 
-    remedy: what to do about other values.
+    remedy: what to do about values of other types.
     """
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputTypeError(
@@ -159,7 +161,7 @@ def as_array(
         raise InputTypeError(
             f"{name} must be an array of numbers with rows of one length: {error}."
         ) from None
-    if array.dtype.kind == "V":  # JAX's narrow numbers, to NumPy of a kind of their own
+    if array.dtype.kind == "V":  # JAX's narrow numbers, a kind of their own in NumPy
         for narrow, wide in (("bfloat", "f4"), ("float", "f4"), ("int", "i4"), ("uint", "u4")):
             if array.dtype.name.startswith(narrow):
                 array = array.astype(wide)
@@ -178,8 +180,8 @@ def as_array(
 
 
 def from_torch(X: Any) -> Any:
-    """A tensor of PyTorch as a NumPy array, without a copy where it is on the CPU; anything else as
-    it is, a sparse tensor too. Narrow floats, which NumPy lacks, become float32.
+    """Returns a PyTorch tensor as a NumPy array, without a copy if it is on the CPU. Anything else,
+    also a sparse tensor, is returned unchanged. Narrow floats, which NumPy lacks, become float32.
     """
     if not (type(X).__module__.startswith("torch") and hasattr(X, "detach")):
         return X
@@ -191,13 +193,13 @@ def from_torch(X: Any) -> Any:
 
 
 def real_numbers(given: Any, name: str) -> np.ndarray:
-    """As float64, any shape; an array of it is not copied.
+    """Returns the numbers as float64, in any shape; a float64 array is not copied.
 
-    Complex numbers are refused: NumPy would keep their real parts, with a warning of its own. So
-    are texts and dates, which NumPy would read as numbers.
+    It raises for complex numbers, whose real parts NumPy would keep with a warning of its own, and
+    for texts and dates, which NumPy would read as numbers.
 
     Raises:
-        InputTypeError: no array of real numbers.
+        InputTypeError: `given` is not an array of real numbers.
     """
     try:
         array = np.asarray(given)
@@ -219,7 +221,7 @@ def real_numbers(given: Any, name: str) -> np.ndarray:
 
 
 def matrix(X: Any, name: str) -> np.ndarray:
-    """X as an array [M, F] of numbers, M and F at least 1, where no model is asked."""
+    """Returns X as an array [M, F] of numbers, M and F at least 1, where no model is involved."""
     array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
     if array.ndim != 2:
         raise InputError(
@@ -232,7 +234,7 @@ def matrix(X: Any, name: str) -> np.ndarray:
 def rows_of(
     array: np.ndarray, name: str, shape: tuple[int, ...] | None, width_of: str = ""
 ) -> np.ndarray:
-    """[M, *shape] with M >= 1; shape None takes any [M, F]."""
+    """Returns rows [M, *shape] with M >= 1; with shape None, any [M, F]."""
     rank = 2 if shape is None else 1 + len(shape)
     if array.ndim == rank - 1:
         raise InputError(
@@ -258,7 +260,9 @@ def rows_of(
 
 
 def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
-    """(leaves, structure) of a container, None being a leaf; refuses keys that do not sort."""
+    """Returns (leaves, structure) of a container, None being a leaf; raises for keys that do not
+    sort.
+    """
     try:
         return jax.tree.flatten(given, is_leaf=lambda one: one is None)
     except ValueError as reason:
@@ -269,14 +273,14 @@ def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
 
 
 def rows_given(X: Any) -> int:
-    """Rows of an argument that is not checked yet; 0 where that cannot be told."""
+    """Returns the row count of an argument that is not checked yet; 0 if it is unknown."""
     leaves = [X] if hasattr(X, "shape") else leaves_of(X, "X")[0]
     shape = getattr(leaves[0], "shape", None) if leaves else None
     return int(shape[0]) if isinstance(shape, tuple) and shape else 0
 
 
 def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(first row, rows) of an array, piece by piece."""
+    """Yields (first row, rows) of an array, piece by piece."""
     each = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
     step = max(1, CHUNK_BYTES // each)
     for first in range(0, len(array), step):
@@ -285,7 +289,7 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 @dataclass(frozen=True)
 class NanColumns:
-    """The columns of a model's rows that may hold NaN, for a model that takes it in some only.
+    """The columns of a model's rows that may contain NaN, for a model that accepts it in some only.
 
     Attributes:
         allowed: bool [F], in the order in which the model was fitted.
@@ -295,7 +299,7 @@ class NanColumns:
 
 
 def nan_at(allow_nan: bool | NanColumns, place: int) -> bool:
-    """The answer of `allow_nan` for the column at this place."""
+    """Returns whether `allow_nan` permits NaN in the column at this position."""
     if not isinstance(allow_nan, NanColumns):
         return allow_nan
     return place < len(allow_nan.allowed) and allow_nan.allowed[place]
@@ -308,7 +312,8 @@ def finite(
     dtype: np.dtype | None = None,
     remedy: str = "Fill it, or say allow_nan=True in as_model if the model takes NaN.",
 ) -> None:
-    """Refuse inf, NaN unless allowed, and what is infinite in `dtype`; names the first place.
+    """Raises for inf, for NaN unless allowed, and for values that are infinite in `dtype`. The
+    message names the first place.
 
     remedy: what to do about NaN.
     """
@@ -339,7 +344,7 @@ def finite(
 
 
 def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
-    """How many whole numbers of the array change when they are made `dtype`."""
+    """Counts the whole numbers of the array that change when they are converted to `dtype`."""
     if array.dtype.kind not in "iu" or dtype.kind != "f":
         return 0
     digits = int(np.finfo(dtype).nmant) + 1
@@ -355,9 +360,10 @@ def changed_numbers(array: np.ndarray, dtype: np.dtype) -> int:
 
 
 def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
-    """How many columns of floats [M, *F] lose all but four digits of their spread as `dtype`.
+    """Counts the columns of floats [M, *F] that lose all but four digits of their spread as
+    `dtype`.
 
-    Of some of the rows, at even steps, where there are many.
+    If there are many rows, a sample at even steps is checked.
     """
     if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
         return 0
@@ -370,7 +376,7 @@ def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
 
 
 def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:
-    """Give a warning at the line of the first caller outside this package."""
+    """Issues a warning at the line of the first caller outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("xaijax"):
         frame, level = frame.f_back, level + 1
@@ -378,7 +384,7 @@ def warn(text: str, category: type[XaiWarning] = XaiWarning) -> None:
 
 
 def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:
-    """Warn of a JAX array that lives on other devices than the run."""
+    """Warns about a JAX array that is on other devices than the run."""
     if isinstance(X, jax.Array) and not X.devices() <= set(devices):
         warn(
             f"{name} is on {', '.join(sorted(map(str, X.devices())))}, but the run is on "
@@ -388,7 +394,7 @@ def on_devices(X: Any, name: str, devices: Sequence[Any]) -> None:
 
 
 def unique_names(names: Sequence[str], name: str) -> None:
-    """Refuse names that occur twice."""
+    """Raises InputError for names that occur twice."""
     twice = sorted(n for n, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"{name} occur more than once: {twice}. Rename the columns.")
@@ -397,7 +403,7 @@ def unique_names(names: Sequence[str], name: str) -> None:
 def row_weights(
     weights: Any, rows: int, name: str = "weights", of: str = "the background"
 ) -> tuple[np.ndarray, float | None]:
-    """Weights of rows [B] with sum 1, and the sum given; None: equal, no sum."""
+    """Returns row weights [B] with sum 1, and the given sum; for None equal weights and None."""
     if weights is None:
         return np.full(rows, 1.0 / rows), None
     given = as_array(weights, name).astype(np.float64)
@@ -417,13 +423,13 @@ def row_weights(
     return scaled / scaled.sum(), total
 
 
-# Operations of about a minute at 25e9 a second, which small float32 networks reach on one core of a
-# CPU. Layers that fit no cache are slower, large ones faster, both by up to ten times.
+# Operations of about a minute at 25e9 a second, which small float32 networks reach on one CPU core.
+# Layers that fit no cache are up to ten times slower, large layers up to ten times faster.
 MINUTE_OF_A_CORE = 1.5e12
 
 
 def tell(said: str, ways: str) -> None:
-    """Warn of what takes long; ways: to shorten it."""
+    """Warns that a run takes long; `ways` says how to shorten it."""
     warn(
         f"{said}: more than about a minute. To ask for less: {ways}. To go on without this "
         "message: warnings.filterwarnings('ignore', category=xaijax.LongRunWarning).",

@@ -1,4 +1,4 @@
-"""Which names a function's code reads, assigns and changes, found without running it."""
+"""Finds the names that a function's code reads, assigns and changes, without running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGES = frozenset(
     " move_to_end fill sort reverse __setitem__ __delitem__".split()
 )
 LOOKS_UP = frozenset({"globals", "vars", "locals", "eval", "getattr", "attrgetter"})  # by a text
-# Steps that take values from the stack and leave the others as they are.
+# Instructions that take values from the stack and leave the others unchanged.
 _ONLY_TAKES = ("POP_", "STORE_", "DELETE_", "RETURN_", "NOP", "RESUME", "CACHE", "PRECALL", "NOT_")
 
 
@@ -26,12 +26,12 @@ class Names:
     """The names in a code object, and in the code of functions within it."""
 
     globals: frozenset[str]  # global variables that are read
-    attributes: frozenset[str]  # attributes that are read, of whatever object
+    attributes: frozenset[str]  # attributes that are read, of any object
     texts: frozenset[str]  # constants that could be the name of an attribute, a key or a variable
     modules: frozenset[str]  # imported within the function
     written: frozenset[str]  # outer and global variables that are assigned
     assigned: frozenset[str]  # attributes that are assigned
-    changed: frozenset[str]  # variables and attributes whose entries are assigned, or are added to
+    changed: frozenset[str]  # variables and attributes whose entries are assigned or added
     by_text: bool  # whether a variable may be looked up by its name as a text
 
 
@@ -64,7 +64,9 @@ def names_of(code: CodeType) -> Names:
 
 @functools.lru_cache(4096)
 def digest_of_code(code: CodeType) -> bytes:
-    """16 bytes, equal for code that does the same, in whichever process and line of a file."""
+    """Digest of 16 bytes, equal for code that does the same, in any process and at any line of a
+    file.
+    """
     found = hashlib.blake2b(digest_size=16)
     for one in _codes(code):
         found.update(repr((one.co_argcount, one.co_varnames, one.co_names)).encode())
@@ -82,7 +84,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _constant(const: Any) -> Any:
-    """A constant as text; sets have an order that other processes do not share."""
+    """A constant as text. Sets are sorted, since their order differs between processes."""
     if isinstance(const, CodeType):
         return const.co_name
     if isinstance(const, frozenset):
@@ -103,7 +105,7 @@ def _texts(const: Any) -> Iterator[str]:
 
 def _changed(code: CodeType) -> set[str]:
     """Names of variables and attributes whose content the code changes: `log.append(1)`,
-    `known[key] = value`. The values on the stack are followed by name, step by step.
+    `known[key] = value`. It follows the values on the stack by name, instruction by instruction.
     """
     stack: list[str | None] = []
     local: dict[str, str | None] = {}

@@ -1,4 +1,4 @@
-"""A command of `xaijax`, as argparse takes it, and what its options may be.
+"""Adds a command of `xaijax` to argparse, and defines the types of its options.
 
 An option that cannot be read ends the process with status 2, as argparse does.
 """
@@ -19,7 +19,9 @@ def command_of(
     example: str,
     run: Callable[[argparse.Namespace], None] | None = None,
 ) -> argparse.ArgumentParser:
-    """A command whose help ends with an example; run: None where it has actions of its own."""
+    """Adds a command whose help ends with an example; `run` is None if it has actions of its
+    own.
+    """
     command = commands.add_parser(
         name,
         help=about,
@@ -72,7 +74,7 @@ above_zero.__name__ = "number"
 
 
 def from_json(text: str) -> Any:
-    """The type of an option that is a JSON text; what it says."""
+    """The type of an option that is a JSON text; returns the parsed value."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Compiled programs kept in a folder, for the next process."""
+"""Keeps compiled programs in a folder for the next process."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 
 SETTINGS = {
-    "jax_persistent_cache_min_compile_time_secs": 0.0,  # JAX itself keeps what took a second
+    "jax_persistent_cache_min_compile_time_secs": 0.0,  # JAX's own default is one second
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
 
 
 @public
 def enable_compilation_cache(folder: str | os.PathLike[str]) -> Path:
-    """Keep compiled programs in a folder, so that the next process does not compile them again.
+    """Keeps compiled programs in a folder, so that the next process does not compile them again.
 
-    JAX's own cache, told to keep programs however quickly they compile. It holds for all of JAX in
-    this process. A cached program is code that JAX loads and runs: whoever can write to the folder
-    can run code as you, so choose one that only you can write to. Programs of other versions of
-    jaxlib, of other machines and of other shapes are told apart by JAX. Nothing is ever deleted.
+    It turns on JAX's own cache, with no minimum compile time. The setting applies to all of JAX in
+    this process. A cached program is code that JAX loads and runs: anyone who can write to the
+    folder can run code as you, so choose one that only you can write to. JAX distinguishes programs
+    of other versions of jaxlib, other machines and other shapes. Nothing is ever deleted.
 
     Args:
-        folder: str or path. Made, for you alone, where it does not exist.
+        folder: str or path. If it does not exist, it is created with access for you alone.
 
     Returns:
-        The folder's path, absolute.
+        The absolute path of the folder.
 
     Raises:
-        InputError: the folder cannot be made or written to, or other users can write to it.
-        InputTypeError: something else than a path.
+        InputError: the folder cannot be created or written to, or other users can write to it.
+        InputTypeError: `folder` is not a path.
 
     Example:
         >>> import tempfile

@@ -1,12 +1,13 @@
-"""Programs compiled so that a known fault of the compiler does not reach their answers.
+"""Compiles programs so that a known compiler fault does not reach their answers.
 
-XLA's CPU compiler fuses products of matrices with what follows them, for its library YNN. Where a
-product's operand is one number or vector that is repeated (a matrix of ones, say), and a sum,
-a mean or a maximum of at least 4,096 numbers is in the same fusion, the program that it makes reads
-memory that is not the operand's (jaxlib 0.12.0.1): its answers are wrong.
+XLA's CPU compiler fuses matrix products with the operations that follow them, for its library YNN.
+If an operand of the product is one repeated number or vector (for example a matrix of ones), and a
+sum, a mean or a maximum of at least 4,096 numbers is in the same fusion, the compiled program reads
+memory outside the operand (jaxlib 0.12.0.1): its answers are wrong.
 
-What is compiled here is looked at (`compile_sound`). What becomes a part of a caller's program is
-traced with barriers around its products (`without_fused_products`), which that program keeps.
+`compile_sound` checks a program that is compiled here. A function that becomes part of a caller's
+program is traced with barriers around its products (`without_fused_products`), which that program
+keeps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 from jax.extend.core import Jaxpr, Literal
 
-# Without fusions for that library; other products and sums are compiled as before.
+# Turns off fusions for that library; other products and sums are compiled as before.
 WITHOUT_FUSIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 _FUSION = "__ynn_fusion"
@@ -28,7 +29,9 @@ _SAME = ("bitcast", "convert", "copy", "reshape", "transpose")  # the same numbe
 
 
 def compile_sound(lowered: Any) -> Any:
-    """`lowered.compile()`; without the fusions that are compiled wrongly, where there is one."""
+    """Returns `lowered.compile()`; if the program has a wrongly compiled fusion, without
+    fusions.
+    """
     program = lowered.compile()
     if repeats_an_operand(program.as_text() or ""):
         return lowered.compile(compiler_options=WITHOUT_FUSIONS)
@@ -36,8 +39,8 @@ def compile_sound(lowered: Any) -> Any:
 
 
 def without_fused_products(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of arrays, traced so that XLA's CPU compiler fuses none of its products, or
-    of those of its derivative, with what comes before or after them.
+    """Returns the same function of arrays, traced so that XLA's CPU compiler fuses no product of it
+    or of its derivative with the operations around it.
     """
 
     def traced(*given: Any) -> Any:
@@ -51,7 +54,7 @@ def without_fused_products(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_products(jaxpr: Jaxpr) -> bool:
-    """Whether a step of the trace, or of what it calls, is a product of matrices."""
+    """Whether a step of the trace, or of a function that it calls, is a matrix product."""
     return any(
         step.primitive.name == "dot_general" or any(map(_has_products, _inner(step.params)))
         for step in jaxpr.eqns
@@ -66,7 +69,7 @@ def _inner(params: dict[str, Any]) -> list[Jaxpr]:
 
 
 def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """What the trace makes of its inputs, with a barrier before and after each product."""
+    """Evaluates the trace on its inputs, with a barrier before and after each product."""
     env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
 
     def read(var: Any) -> Any:
@@ -89,7 +92,7 @@ def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], given: Sequence[Any]) ->
 
 
 def _rewritten(option: Any) -> Any:
-    """A parameter of a step, whose traces have barriers."""
+    """Returns a parameter of a step with barriers in its traces."""
     if isinstance(option, tuple | list):
         return type(option)(map(_rewritten, option)) if any(map(_is_trace, option)) else option
     if not _is_trace(option):
@@ -105,14 +108,14 @@ def _is_trace(option: Any) -> bool:
 
 
 def _barrier(array: Any) -> Any:
-    """The array itself; on a CPU no compiler looks beyond it."""
+    """Returns the array; on a CPU the compiler does not optimise across it."""
     return jax.lax.platform_dependent(
         array, cpu=jax.lax.optimization_barrier, default=lambda same: same
     )
 
 
 def repeats_an_operand(text: str) -> bool:
-    """Whether a program, as the compiler prints it, has a fusion of a product that repeats an
+    """Whether a program, as the compiler prints it, has a fusion of a product with a repeated
     operand.
     """
     if _FUSION not in text:
@@ -121,7 +124,7 @@ def repeats_an_operand(text: str) -> bool:
 
 
 def _repeats(text: str, name: str) -> bool:
-    """The same of the fused computation with this name."""
+    """Whether the fused computation with this name has a repeated operand."""
     start = re.search(rf"^%?{re.escape(name)} \(", text, re.MULTILINE)
     if start is None:
         return True  # not read: compiled without fusions, it is right

@@ -1,6 +1,6 @@
-"""Names of shap, shapiq, captum, alibi and lime, and what does the same here.
+"""Maps names of shap, shapiq, captum, alibi and lime to their counterparts here.
 
-A person who types one of them gets an AttributeError that says the word of this library.
+A user who types one of them gets an AttributeError that names the counterpart in this library.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ _OF_CLASSES = {
 
 
 def absent(module: str, name: str) -> AttributeError:
-    """The error of a name that a module of this library lacks; it says what is meant here."""
+    """Returns the error for a name that a module of this library lacks; it names the
+    counterpart.
+    """
     said = _TOP.get(name) if module == "xaijax" else None
     picture = name.removesuffix("_plot")
     if said is None and (module == "xaijax.plots" or picture != name):
@@ -124,12 +126,12 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def of_plots(name: str) -> NoReturn:
-    """`__getattr__` of `xaijax.plots`."""
+    """Implements `__getattr__` of `xaijax.plots`."""
     raise absent("xaijax.plots", name)
 
 
 def answer_names_of_others(cls: type) -> None:
-    """Give a class, if its kind is known elsewhere, a `__getattr__` for names of others."""
+    """Gives a class that has counterparts in other libraries a `__getattr__` for their names."""
     names = _OF_CLASSES.get(cls.__name__)
     if names is None:
         return

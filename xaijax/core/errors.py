@@ -1,10 +1,12 @@
-"""The error family. Every message names the argument, what came, what is accepted, the remedy."""
+"""Defines the errors. Every message names the argument, the value given, what is accepted, and the
+remedy.
+"""
 
 from __future__ import annotations
 
 
 class XaiError(Exception):
-    """Base of every error that xaijax raises on its own account."""
+    """Base class of every error that xaijax raises itself."""
 
 
 class InputError(XaiError, ValueError):
@@ -16,56 +18,56 @@ class InputTypeError(XaiError, TypeError):
 
 
 class ResumeMismatchError(InputError):
-    """A run directory holds parts of another question than the one that is asked now."""
+    """A run directory contains parts of another sweep than the requested one."""
 
 
 class EnumerationLimitError(InputError):
-    """An exact answer would need more coalitions than can be enumerated."""
+    """Exact values would need more coalitions than can be enumerated."""
 
 
 class MemoryPlanError(XaiError, MemoryError):
-    """The request does not fit the memory limit, however it is cut."""
+    """The request does not fit the memory limit, even in the smallest batches."""
 
 
 class ModelOutputError(XaiError, ValueError):
-    """The model returned something that is not a finite [R] or [R, K] array of numbers."""
+    """The model's output is not a finite [R] or [R, K] array of numbers."""
 
 
 class NonDeterministicModelError(ModelOutputError):
-    """The model gave different answers to the same rows."""
+    """The model returned different outputs for the same rows."""
 
 
 class ForkedProcessError(XaiError, RuntimeError):
-    """This process was forked after JAX was used, and would wait for it for ever."""
+    """The process was forked after JAX started its threads; JAX calls would deadlock."""
 
 
 class SweepIncompleteError(XaiError, RuntimeError):
-    """Some parts of a sweep are missing: they failed, or nobody has answered them yet."""
+    """Some parts of a sweep are missing: they failed, or have not been computed yet."""
 
 
 class PrivacyError(XaiError, ValueError):
-    """A private release that cannot be proved private, or that does not fit together."""
+    """A private release cannot be proved private, or its arguments contradict each other."""
 
 
 class BudgetExceededError(PrivacyError):
-    """A private release that would spend more than the ledger's budget."""
+    """A private release would spend more than the ledger's budget."""
 
 
 class FederatedProtocolError(XaiError, RuntimeError):
-    """A party over the wire said something else than the protocol wants, or was refused."""
+    """A remote party violated the protocol or rejected a message."""
 
 
 class FederatedPolicyError(FederatedProtocolError):
-    """A guest's policy does not allow what was asked."""
+    """A guest's policy does not allow the request."""
 
 
 class FederatedPeerLost(FederatedProtocolError):
-    """A party over the wire cannot be reached, or did not answer before the deadline."""
+    """A remote party cannot be reached, or did not answer before the deadline."""
 
 
 class XaiWarning(UserWarning):
-    """Base of every warning that xaijax gives."""
+    """Base class of every warning that xaijax issues."""
 
 
 class LongRunWarning(XaiWarning):
-    """A run that is about to start will take long; the text says how to ask for less."""
+    """A run that is about to start will take long; the message says how to shorten it."""

@@ -1,4 +1,4 @@
-"""The facts of a record, such as stats and provenance, as names and short texts."""
+"""Formats the facts of a record, such as stats and provenance, as names and short texts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-# Digests by which `merge` tells models and backgrounds apart; a page may go to anybody.
+# Digests by which `merge` distinguishes models and backgrounds; a page may go to anybody.
 FUNCTIONS = ("link_fingerprint", "quantity_fingerprint", "difference_fingerprint")
 UNSHOWN = ("fingerprint", "model_fingerprint", *FUNCTIONS)
 
 
 def fact_rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and texts, one level of nesting at a time as "versions.jax"; digests stay out."""
+    """Yields names and texts, one level of nesting at a time as "versions.jax", without digests."""
     for key, value in facts.items():
         name = f"{prefix}{key}"
         if name in UNSHOWN:
@@ -25,7 +25,7 @@ def fact_rows(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def fact_text(value: Any) -> str:
-    """At most 400 characters of what a fact says."""
+    """Text of a fact, at most 400 characters."""
     if isinstance(value, np.ndarray):
         text = f"array {list(value.shape)}"
         if value.size and value.dtype.kind in "iuf":

@@ -1,6 +1,6 @@
 """Locks files, and appends to them durably.
 
-The system takes a lock back however its holder ends.
+The system releases a lock however its holder ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write "\r\n" otherwise
-PLACE = 1 << 30  # the byte that Windows locks: beyond the content, which others may then read
+PLACE = 1 << 30  # the byte that Windows locks: beyond the content, so that others can read it
 
 if sys.platform == "win32":
     import msvcrt
@@ -21,15 +21,17 @@ else:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """The `opener=` of `open` for files that hold rows: others on this machine cannot read them."""
+    """The `opener=` of `open` for files that contain rows: other users of the machine cannot read
+    them.
+    """
     return os.open(path, flags, 0o600)
 
 
 def lock(file: int, shared: bool = False, wait: bool = True) -> None:
-    """Locks an open file. Windows has no shared locks here: it grants one to anybody.
+    """Locks an open file. On Windows there are no shared locks: anyone gets one.
 
-    Raises BlockingIOError where another holds it and wait is False; OSError on a file system
-    without locks.
+    It raises BlockingIOError if another process holds the lock and wait is False, and OSError on a
+    file system without locks.
     """
     if sys.platform != "win32":
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -39,7 +41,7 @@ def lock(file: int, shared: bool = False, wait: bool = True) -> None:
 
 
 def unlock(file: int) -> None:
-    """Gives a lock back; closing is not enough where a child was forked with the file open."""
+    """Releases a lock; closing is not enough if a child was forked with the file open."""
     with contextlib.suppress(OSError):  # a file system without locks, or a file without one
         if sys.platform == "win32":
             _at_place(file, msvcrt.LK_UNLCK)
@@ -71,7 +73,7 @@ def append_to(file: int, content: bytes) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a new name in a folder last through a power cut, where folders can be opened."""
+    """Makes a new name in a folder survive a power cut, where folders can be opened."""
     if sys.platform != "win32":
         opened = os.open(folder, os.O_RDONLY)
         try:

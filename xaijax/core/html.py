@@ -1,8 +1,8 @@
-"""HTML as a notebook shows it: of results, models and explainers.
+"""Formats results, models and explainers as HTML for notebooks.
 
-Plain tags with inline styles. It runs nothing and loads nothing, it takes its colours from the page
-around it (light or dark), and every number also stands as text, since some viewers drop styles. A
-card stays under `LIMIT` bytes, whatever names and data are in it.
+The HTML consists of plain tags with inline styles. It runs nothing and loads nothing, it takes its
+colours from the surrounding page (light or dark), and every number is also given as text, since
+some viewers drop styles. A card stays under `LIMIT` bytes, whatever names and data it contains.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from xaijax.core.facts import fact_rows
 
 LIMIT = 20_000
-FACTS = 6_000  # bytes of the folded facts at most; fewer where the rest takes much
+FACTS = 6_000  # bytes of the folded facts at most; fewer if the rest is large
 LINE, NAME, INPUT = 160, 48, 32  # characters of a line above the table, of a name, of an input
 
-# As in the pictures: blue against orange, both of them legible on white and on black.
+# Same as in the pictures: blue against orange, both legible on white and on black.
 DOWN, UP, GREY, PALE = "#2b6cb0", "#e07b16", "#8a9097", "#8fb8e8"
-# Control characters, and those that turn the direction of reading: of what stands beside, too.
+# Control characters, and those that change the reading direction, also of adjacent text.
 _TURNING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACED = "border-collapse:separate;border-spacing:.8em 0;margin-left:-.8em;color:inherit"
 _PLAIN = (str, int, float, list, tuple, Mapping)
@@ -28,7 +28,9 @@ _LEFT = 'style="text-align:left"'
 
 
 def cut(value: object, most: int) -> str:
-    """One line of at most so many characters; both ends stay, since names differ at either."""
+    """Shortens a text to one line of at most `most` characters; both ends stay, since names differ
+    at either.
+    """
     line = " ".join(str(value).split())
     if len(line) <= most:
         return line
@@ -37,7 +39,7 @@ def cut(value: object, most: int) -> str:
 
 
 def text(value: object, most: int = LINE) -> str:
-    """One line of at most so many characters, escaped."""
+    """Returns one line of at most `most` characters, escaped."""
     shown = _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(value, most))
     return escape(shown.encode("utf-8", "replace").decode("utf-8"))
 
@@ -47,9 +49,10 @@ def bar(
     zero: float = 0.0,
     sure: tuple[float, float] | None = None,
 ) -> str:
-    """A bar of coloured parts (from, to, colour), the uppermost first; places are from 0 to 1.
+    """Draws a bar of coloured parts (from, to, colour), the uppermost first; places are from 0 to
+    1.
 
-    zero: where the axis stands; sure: None, or the two ends of an interval, drawn as a line.
+    zero: the place of the axis; sure: None, or the two ends of an interval, drawn as a line.
     """
     layers = []
     if sure is not None:
@@ -74,7 +77,7 @@ def _share(place: float) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the cells are HTML already, the heads are not."""
+    """Returns a table; the cells are HTML already, the heads are not."""
     top = "".join(f'<th scope="col" {_LEFT}>{text(one, NAME)}</th>' for one in heads)
     inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(map(row, rows))}</tbody>"
     return f'<table style="{_SPACED}">{inside}</table>'
@@ -86,7 +89,9 @@ def row(cells: Sequence[str]) -> str:
 
 
 def folded(title: str, facts: Iterable[tuple[str, str]], most: int = FACTS) -> str:
-    """Facts behind a triangle, as many as fit into so many bytes; it says where some are left."""
+    """Returns facts behind a triangle, as many as fit into `most` bytes; it says if some are left
+    out.
+    """
     rows = ((text(name, NAME), text(value)) for name, value in facts)
     lines = list(within(map(row, rows), most, "<tr><td>and more</td></tr>"))
     if not lines:
@@ -96,7 +101,9 @@ def folded(title: str, facts: Iterable[tuple[str, str]], most: int = FACTS) -> s
 
 
 def within(pieces: Iterable[str], most: int, end: str = "") -> Iterator[str]:
-    """The first pieces that together take at most so many bytes, and `end` if there are more."""
+    """Yields the first pieces that together take at most `most` bytes, and `end` if there are
+    more.
+    """
     for piece in pieces:
         most -= len(piece.encode())
         if most < 0:
@@ -112,7 +119,9 @@ def card(
     made: str,
     facts: Mapping[str, Any],
 ) -> str:
-    """A title, lines of text, a body that is HTML already, and facts under the heading `made`."""
+    """Returns a title, lines of text, a body that is HTML already, and facts under the heading
+    `made`.
+    """
     under = "".join(f"<div>{text(line)}</div>" for line in lines)
     whole = f"<div><b>{text(title)}</b></div>{under}{''.join(body)}"
     room = LIMIT - len(whole.encode()) - 500  # of the tags around
@@ -121,7 +130,9 @@ def card(
 
 
 def shown(*names: str) -> Callable[[Any], str]:
-    """A `_repr_html_`: the words of `repr`, and the attributes of these names, without None."""
+    """Returns a `_repr_html_`: the words of `repr`, and the attributes of these names, without
+    None.
+    """
 
     def card_of(self: Any) -> str:
         told = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
@@ -137,7 +148,7 @@ def shown(*names: str) -> Callable[[Any], str]:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """Of a dotted name; None where it is not there yet."""
+    """The attribute of a dotted name; None if it does not exist yet."""
     for part in name.split("."):
         owner = getattr(owner, part, None)
     return owner

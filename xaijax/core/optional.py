@@ -1,4 +1,4 @@
-"""Optional libraries, imported on use with an error that says how to get them."""
+"""Imports optional libraries on use, with an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def require(module: str, install: str) -> Any:
-    """Import `module`, or say which `pip install` brings it.
+    """Imports `module`, or raises an error with the `pip install` command for it.
 
     Args:
-        module: dotted name, "matplotlib.figure" say.
-        install: what stands after `pip install`, "xaijax[plots]" say.
+        module: dotted name, for example "matplotlib.figure".
+        install: the argument of `pip install`, for example "xaijax[plots]".
 
     Raises:
         ImportError: the library is not installed.
@@ -24,7 +24,7 @@ def require(module: str, install: str) -> Any:
 
 
 def how_to(install: str) -> str:
-    """The command that brings an extra: from the package's index, and from a checkout."""
+    """Returns the command that installs an extra, from the package index and from a checkout."""
     told = f'pip install "{install}"'
     if install.startswith("xaijax["):
         told += f' (in a checkout: pip install ".{install.removeprefix("xaijax")}")'

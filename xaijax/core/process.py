@@ -26,7 +26,7 @@ _forked = False  # from a process in which JAX had begun
 
 
 def before_jax() -> None:
-    """Called before JAX is asked for anything; raises ForkedProcessError where it would hang."""
+    """Raises ForkedProcessError if JAX would deadlock; called before any use of JAX."""
     global _used
     if _forked:
         raise ForkedProcessError(
@@ -39,9 +39,9 @@ def before_jax() -> None:
 
 
 def _begun() -> bool:
-    """Whether JAX has started: by this library, or by whoever else; asks it without starting it."""
+    """Whether JAX has started, by this library or by other code; the check does not start it."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    known = getattr(bridge, "backends_are_initialized", None)  # not public: else it is as we know
+    known = getattr(bridge, "backends_are_initialized", None)  # not public; without it `_used`
     return _used or (known is not None and bool(known()))
 
 
@@ -59,8 +59,8 @@ _passed: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """End this process as by SIGKILL, where the environment says `name`, or "name:3": at the third
-    time. Elsewhere nothing.
+    """Ends this process as by SIGKILL if the environment says `name`; "name:3" means at the third
+    call. Otherwise it does nothing.
     """
     wanted = os.environ.get(VARIABLE)
     if wanted is None:
@@ -74,25 +74,26 @@ def failpoint(name: str) -> None:
 
 
 _LIMIT = threading.Lock()
-_limited: list[Any] = []  # one for each that is inside; the first holds what there was before
+_limited: list[Any] = []  # one for each caller inside; the first holds the limit before
 
 
 def threads_of(thread_safe: bool) -> int:
-    """As many as this process has cores, or 1."""
+    """Number of threads: the cores of this process, or 1."""
     return cores() if thread_safe else 1
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Number of cores that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)
     return max(1, len(usable(0)) if usable else os.cpu_count() or 1)
 
 
 def in_order(function: Callable[..., _T], given: Iterable[Any], threads: int) -> Iterator[_T]:
-    """function(one) of each, in order, so many at a time; of 1 thread in the calling one.
+    """Yields function(one) of each, in order, `threads` at a time; with 1 thread in the calling
+    one.
 
-    An exception comes out in its turn, as it would one by one; what is not begun then is left, and
-    what is under way is not waited for.
+    An exception is raised in its turn, as in a loop; calls that have not begun are then dropped,
+    and calls that are running are not waited for.
     """
     if threads < 2:
         yield from map(function, given)
@@ -114,10 +115,11 @@ def in_order(function: Callable[..., _T], given: Iterable[Any], threads: int) ->
 
 @contextmanager
 def one_thread_of_blas() -> Iterator[None]:
-    """Products of matrices in the calling thread alone, until the last that asked for it is done.
+    """Restricts matrix products to the calling thread, until the last caller that asked for it is
+    done.
 
-    The limit is the process's own. Two that set it in turn would leave it set for good: the second
-    would take what the first has set for what there was before.
+    The limit is set for the whole process. Two callers that set it in turn would leave it set
+    permanently: the second would restore the limit of the first.
     """
     import scipy.linalg  # noqa: F401, PLC0415 - what is not loaded yet would not be limited
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - not loaded by `import xaijax`

@@ -1,4 +1,4 @@
-"""The door of every public callable: an unknown keyword is refused before any work."""
+"""Wraps every public callable, so that an unknown keyword raises an error before any work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xaijax.core.errors import InputTypeError
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
 
-# What users of other libraries type first, and the word for it here.
+# Keywords of other libraries, and their names here.
 _KNOWN_ELSEWHERE = {
     "nsamples": ("budget", "samples"),
     "max_evals": ("budget", "samples"),
@@ -38,7 +38,7 @@ _KNOWN_ELSEWHERE = {
     "tau": ("threshold",),
     "aggregation": ("index",),
 }
-# What is said elsewhere than where it was tried: (start of the callable's name, keyword) -> where.
+# Keywords that belong to another callable: (start of the callable's name, keyword) -> where.
 _SAID_ELSEWHERE = {
     ("Explainer", "class_index"): "as_model(output=)",
     ("Explainer", "target"): "as_model(output=)",
@@ -55,21 +55,21 @@ _SAID_ELSEWHERE = {
 }
 
 
-# What several public docstrings say alike: `{name}`, alone in its line, stands for the text here.
-# A text that ends in "Raises:" may be followed by lines of the function's own.
+# Texts that several public docstrings share: `{name}`, alone on its line, is replaced by the text
+# here. A text that ends with a "Raises:" section may be followed by lines of the function's own.
 SHARED = {
     "limits": """\
 batch_size: int or "auto". Model rows sent to the device at a time, or to a host model in one
-    call. The number is rounded up to whole tiles. "auto": 32 tiles (of a host model one call of at
-    most 32,768 rows), fewer if `max_memory` asks for it. `max_rows` of the model may make a call
-    smaller.
-max_memory: int or None. Bytes that a run may plan with. None: half of what is free when the
-    first question is asked, or the environment's `XAIJAX_MEMORY_LIMIT`.
+    call. The number is rounded up to whole tiles. "auto": 32 tiles (for a host model one call of
+    at most 32,768 rows), or fewer if `max_memory` requires it. `max_rows` of the model may make a
+    call smaller.
+max_memory: int or None. Limit in bytes for the memory plan of a run. None: the environment's
+    `XAIJAX_MEMORY_LIMIT`, or else half of the memory that is free at the first call.
 devices: None (all local JAX devices), a number of them, or a list of `jax.Device`.
-tile: int or None. Rows of one call of the compiled model, a power of two from 32 (of a host model
-    the rows that are summed together). None: chosen from the widths of the model's layers and the
-    kind of device; of a host model from `max_memory`. Sums are rounded within a tile, so another
-    tile may change the last bits of the values; another `batch_size` changes none.""",
+tile: int or None. Rows of one call of the compiled model, a power of two of at least 32 (for a
+    host model the rows that are summed together). None: chosen from the widths of the model's
+    layers and the kind of device; for a host model from `max_memory`. Sums are rounded within a
+    tile, so another tile may change the last bits of the values; another `batch_size` does not.""",
     "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
     "max_display": "max_display: int, at least 1. Number of players shown one by one.",
     "output": "output: name or position of one output. Needed if there are several.",
@@ -82,26 +82,26 @@ Returns:
     The `Axes`.
 
 Raises:
-    InputError, InputTypeError: an argument that is not accepted.
+    InputError, InputTypeError: an argument is not accepted.
     ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).""",
     "page": """\
 Returns:
     The path.
 
 Raises:
-    InputError: no such folder, or the path of a folder.
-    InputTypeError: an argument of another type.
+    InputError: there is no such folder, or the path is a folder.
+    InputTypeError: an argument has another type.
     ImportError: matplotlib or jinja2 is not installed (`pip install "xaijax[plots]"`).""",
     "table": """\
 Raises:
     DataNotFoundError: the file is not found and cannot be downloaded.
-    DataHashError: a file is there, but its bytes are others.
+    DataHashError: the file's bytes differ from the expected ones.
     MissingExtraError: the extra [data] is not installed.""",
 }
 
 
 def public(function: _F, name: str | None = None) -> _F:
-    """Wrap a function so that arguments which do not fit its signature raise InputTypeError."""
+    """Wraps a function so that arguments which do not fit its signature raise InputTypeError."""
     signature = inspect.signature(function)
     shown = name or function.__name__
 
@@ -122,7 +122,7 @@ def public(function: _F, name: str | None = None) -> _F:
 
 
 def filled(text: str | None) -> str | None:
-    """A docstring with the texts of `SHARED` in place of their names."""
+    """Returns a docstring with the texts of `SHARED` in place of their names."""
     return text and re.sub(
         r"^( *)\{(\w+)\}$",
         lambda m: indent(SHARED[m[2]], m[1]) if m[2] in SHARED else m[0],
@@ -132,7 +132,7 @@ def filled(text: str | None) -> str | None:
 
 
 def public_class(cls: _C) -> _C:
-    """The same for the constructor, and for the public methods, of a class."""
+    """Wraps the constructor and the public methods of a class in the same way."""
     if cls.__doc__ is not None:
         cls.__doc__ = filled(cls.__doc__)
     for key, member in list(vars(cls).items()):
@@ -160,17 +160,18 @@ def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
     return f"{shown} has no keyword {keyword!r}.{hint} {takes}"
 
 
-# `jax_numpy_rank_promotion="raise"` and `jax_numpy_dtype_promotion="strict"` refuse sums that
-# kernels are made of, `jax.disable_jit()` the programs that are compiled ahead, `jax_no_tracing`
-# the first trace of each, `jax.transfer_guard("disallow")` the rows that are sent to it, and a
-# mesh of `jax.set_mesh` the mesh of their own devices. None of them changes an answer.
+# Settings of the user would make kernels fail: `jax_numpy_rank_promotion="raise"` and
+# `jax_numpy_dtype_promotion="strict"` their sums, `jax.disable_jit()` the programs that are
+# compiled ahead, `jax_no_tracing` the first trace of each, `jax.transfer_guard("disallow")` the
+# rows that are sent to it, and a mesh of `jax.set_mesh` the mesh of their own devices. None of the
+# settings changes an answer.
 
 _AS_IT_IS: AbstractContextManager[Any] = nullcontext()
 
 
 def usual() -> AbstractContextManager[Any]:
-    """A context, of the calling thread, in which these have the values that JAX starts with."""
-    jax: Any = sys.modules.get("jax")  # what is not loaded yet is not asked for
+    """Returns a context, for the calling thread, in which these settings have JAX's defaults."""
+    jax: Any = sys.modules.get("jax")  # if JAX is not loaded yet, it is not loaded here
     if jax is None:
         return _AS_IT_IS
     now = jax.config

@@ -1,13 +1,13 @@
-"""What a function's answers depend on besides its arguments, as far as its code names it.
+"""Finds the values that a function's answers depend on besides its arguments, from its code.
 
-Read are its code, defaults, closed-over values and globals, those of the functions that it calls,
-and the attributes that the code names of the user's own objects, classes and modules. Nothing is
-called: a property is read as the function that it is. Objects and modules of libraries are never
-enumerated, only named attributes of theirs are read. No more than `MOST` objects are read, where
-plain values in one list, frame or array count as one, and of arrays above `WHOLE` bytes entries
-spread over them, so that reading an array takes a tenth of a second at most. What a limit leaves
-out is noted in `unread`. What no code names (what a file holds, say) is for others to compare by
-answers.
+It reads the function's code, defaults, closed-over values and globals, those of the functions that
+it calls, and the attributes that the code names of the user's own objects, classes and modules.
+Nothing is called: a property is read as the function that it is. Objects and modules of libraries
+are never enumerated; only attributes that the code names are read. At most `MOST` objects are read;
+plain values in one list, frame or array count as one. From arrays above `WHOLE` bytes only entries
+spread over them are read, so that reading an array takes a tenth of a second at most. `unread`
+lists what a limit leaves out. Values that no code names (the content of a file, for example) are
+not read; other modules compare answers for them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from xaijax.core import same
 from xaijax.core.code_names import Names, digest_of_code, names_of
 from xaijax.core.same import SameArray, SameObject, digest_of_array
 
-MOST = 1 << 13  # values that are read of one function
+MOST = 1 << 13  # values that are read for one function
 MANY = 1 << 20  # numbers and texts in one list, which count as one value
 DEEP = 24  # values within values
 NOT_WHOLE = " and more, not read"  # after a digest
-# Whose functions, settings and modules do not change while a model lives.
+# Packages whose functions, settings and modules do not change while a model lives.
 SETTLED = frozenset(
     "jax jaxlib numpy math cmath functools operator itertools typing xaijax xaijax_kernels".split()
 )
@@ -58,15 +58,16 @@ CODE = "()"  # ends the name of a fact that is the code of a function
 
 @dataclass
 class Reads:
-    """What was read.
+    """The values that were read.
 
     Attributes:
-        facts: by the name under which the code reads a value ("scale", "settings.factor"), what
-            was found; equal facts are equal values.
+        facts: what was found, by the name under which the code reads a value ("scale",
+            "settings.factor"); equal facts are equal values.
         functions: the Python functions whose code was read, weakly.
-        jitted: whether one of them is compiled by `jax.jit` on the user's own account.
+        jitted: whether the user compiled one of them with `jax.jit`.
         arrays: NumPy's arrays of numbers among the facts, by name.
-        unread: names of what was not read whole: equal facts do not say that these are equal.
+        unread: names of values that were not read completely: equal facts do not prove that these
+            are equal.
     """
 
     facts: dict[str, Hashable] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Reads:
     unread: frozenset[str] = frozenset()
 
     def digests(self) -> dict[str, str]:
-        """The facts as hexadecimal digits, of `reads_of(..., portable=True)`."""
+        """The facts of `reads_of(..., portable=True)` as hexadecimal digits."""
         return {
             name: hashlib.blake2b(repr(fact).encode(), digest_size=8).hexdigest()
             + NOT_WHOLE * (name in self.unread)
@@ -87,13 +88,14 @@ class Reads:
 def reads_of(
     function: Any, portable: bool = False, digest: Callable[[Any], bytes | None] | None = None
 ) -> Reads:
-    """What the answers of a function, or of an object that is called, depend on.
+    """Finds the values that the answers of a function, or of a callable object, depend on.
 
     Args:
         function: the function or object.
-        portable: facts are the same in another process, and leave out what the code itself changes
-            (logs, counters, remembered answers); else JAX's arrays are compared as objects first.
-        digest: (fitted estimator) -> all that it holds, or None where that cannot be read.
+        portable: if True, facts are the same in another process, and leave out state that the code
+            itself changes (logs, counters, remembered answers). If False, JAX's arrays are compared
+            as objects first.
+        digest: (fitted estimator) -> digest of its whole state, or None if it cannot be read.
     """
     reader = _Reader(portable, digest)
     reader.read("", function, _NONE, 0)
@@ -113,14 +115,14 @@ def shown(name: str) -> str:
 
 
 def changed(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> list[str]:
-    """Names of what differs, in order."""
+    """Names of the facts that differ, in order."""
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]
 
 
 _NONE = Names(*(frozenset() for _ in range(7)), by_text=False)
 _EMPTY = object()
 
-APART = 64  # entries of a container of plain values, up to which each is a fact of its own
+APART = 64  # a container of plain values with at most this many entries has a fact for each
 
 
 class _Reader:
@@ -139,7 +141,7 @@ class _Reader:
         self._reads_environment = False
 
     def read(self, path: str, value: Any, names: Names, deep: int) -> None:
-        """Add the facts of a value that code with these names refers to."""
+        """Adds the facts of a value that code with these names refers to."""
         self._left -= 1
         if self._left < 0 or deep > DEEP:
             return self._note(path)
@@ -183,7 +185,7 @@ class _Reader:
             self._read_object(path, value, names, deep, module)
 
     def read_environment(self) -> None:
-        """The environment variables whose names stand in the code."""
+        """Reads the environment variables whose names are in the code."""
         if self._reads_environment:
             for name in sorted(self._texts & os.environ.keys()):
                 self._add(f"os.environ[{name!r}]", ("text", os.environ[name]))
@@ -192,13 +194,13 @@ class _Reader:
         self.facts.setdefault(path, []).append(fact)
 
     def _note(self, path: str) -> None:
-        """Note that a value was not read whole."""
+        """Notes that a value was not read completely."""
         if path not in self.unread:
             self.unread.add(path)
             self._add(path, "not read whole")
 
     def _known(self, value: Any, names: Iterable[str]) -> set[str]:
-        """Those of the names that were not read of this object yet."""
+        """The names that were not read from this object yet."""
         before = self._seen.get(id(value))
         if before is None:
             before = self._seen[id(value)] = set()
@@ -275,7 +277,9 @@ class _Reader:
         self.read(path, value, names, deep + 1)
 
     def _read_function(self, path: str, function: Any, deep: int) -> None:
-        """A function of the user's, all of it; of a library's, what of the user's it wraps."""
+        """Reads a user's function completely; for a library's function, the user's function that it
+        wraps.
+        """
         if not self._known(function, ()):
             return
         inner = getattr(function, "__wrapped__", None)
@@ -325,7 +329,9 @@ class _Reader:
         self.read(_joined(path, name), value, names, deep + 1)
 
     def _left_out(self, name: str, value: Any, names: Names) -> bool:
-        """Whether the code itself changes it, which makes it a log or a store of answers."""
+        """Whether the code itself changes the variable, which makes it a log or a store of
+        answers.
+        """
         return self.portable and name in names.changed and isinstance(value, _MUTABLE)
 
     def _read_module(self, path: str, module: types.ModuleType, names: Names, deep: int) -> None:
@@ -343,7 +349,7 @@ class _Reader:
         deep: int,
         owner: Any = None,
     ) -> None:
-        """Those of an owner's entries that the code names."""
+        """Reads the entries of an owner that the code names."""
         for name in sorted(wanted if owner is None else self._known(owner, wanted)):
             value = find(name, _EMPTY)
             if value is not _EMPTY and not self._left_out(name, value, names):
@@ -412,7 +418,7 @@ class _Reader:
         self._read_array(path, array, names, deep)
 
     def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
-        """What the code, and the methods that it names, read of an object or a class."""
+        """Reads what the code, and the methods that it names, use of an object or a class."""
         wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
@@ -474,7 +480,7 @@ def _first(values: Iterable[Any], most: int) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether its text is all that it is."""
+    """Whether the value is fully described by its text."""
     if type(value) in (tuple, frozenset):
         return type(value) is tuple and all(map(_is_plain, value))
     return type(value) in PLAIN
@@ -506,7 +512,7 @@ def _both(one: Names, other: Names) -> Names:
 
 @functools.lru_cache(4096)
 def of_library(module: Any) -> bool:
-    """Whether a module is Python's own or installed, and not the user's."""
+    """Whether a module is Python's own or installed, rather than the user's."""
     if not isinstance(module, str):  # of a text that was executed
         return False
     root = module.partition(".")[0]
@@ -522,10 +528,10 @@ def of_library(module: Any) -> bool:
 
 
 def _leaves(value: Any) -> list[Any]:
-    """Of a pytree; none of what is no pytree."""
+    """Leaves of a pytree; an empty list for other values."""
     try:
         found = jax.tree.leaves(value)
-    except Exception:  # the class's own code, which may want more than an object at rest
+    except Exception:  # the class's own code, which may fail for such an object
         return []
     return [one for one in found if one is not value]
 
@@ -536,7 +542,7 @@ def _own(value: Any) -> Mapping[str, Any]:
 
 
 def _static(owner: Any, kind: type, name: str) -> Any:
-    """An attribute as it is kept, without a call of what computes it."""
+    """Returns an attribute as stored, without calling the code that computes it."""
     try:
         return inspect.getattr_static(owner, name)
     except AttributeError:

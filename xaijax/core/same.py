@@ -1,4 +1,6 @@
-"""Facts that compare equal: arrays by object or by numbers, objects as long as they live."""
+"""Facts that compare equal: arrays by identity or by numbers, objects by identity as long as they
+live.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ WHOLE, SPREAD = 1 << 27, 1 << 16  # bytes of an array that are read; entries of 
 
 
 class SameArray:
-    """Equal to another of the same object, or of the same numbers."""
+    """Equals another instance with the same array, or with the same numbers."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -40,7 +42,7 @@ class SameArray:
 
 
 class SameObject:
-    """Equal to another of the same object, as long as it lives."""
+    """Equals another instance with the same object, as long as it lives."""
 
     def __init__(self, value: Any) -> None:
         try:
@@ -59,7 +61,7 @@ class SameObject:
 
 
 def digest_of_array(array: Any) -> Hashable:
-    """Of an array's numbers; of a large one, entries spread over it."""
+    """Digest of an array's numbers; for a large array, of entries spread over it."""
     if isinstance(array, Tracer):
         return "traced", str(array.aval)
     if isinstance(array, jax.Array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):

@@ -1,9 +1,9 @@
-"""What travels to other processes: a recipe of parts, each packed by itself.
+"""Pickles objects for other processes as a recipe of parts, each packed separately.
 
-An object that travels is made anew where it arrives, of the arguments that made it: nothing that is
-compiled, no device and no memory of what it was asked goes along. A part is packed by pickle where
-all of it can be imported, else by cloudpickle, which takes functions by what they hold. So pickle
-alone, as a process pool calls it, is enough for the whole, and what cannot travel is named.
+The other process makes the object anew from its constructor arguments: no compiled program, no
+device and no cached answer is sent. A part is packed by pickle if all of it can be imported, else
+by cloudpickle, which stores functions by value. Pickle alone, as a process pool calls it, is
+therefore enough for the whole, and an error names the argument that cannot be pickled.
 
 A packed part is a program: open only what you trust. No file of this library holds one.
 """
@@ -30,7 +30,7 @@ from xaijax.core.public import public_class
 
 Kind = TypeVar("Kind", bound=type)
 Made = TypeVar("Made")
-ROWS = ("background", "data", "pool")  # arguments of which an iterator is refused
+ROWS = ("background", "data", "pool")  # arguments that must not be iterators
 WAY = (
     "Define functions and classes in a module that can be imported, and open what is no number or "
     "text (files, connections, locks) inside of them."
@@ -38,9 +38,9 @@ WAY = (
 
 
 def pack(value: Any, what: str) -> bytes:
-    """The bytes of one part; `what` names it in the error.
+    """Returns the bytes of one part; `what` names it in the error.
 
-    Raises InputTypeError where neither pickle nor cloudpickle takes it.
+    It raises InputTypeError if neither pickle nor cloudpickle accepts it.
     """
     plain, reason = None, ""
     try:
@@ -72,7 +72,9 @@ def pack(value: Any, what: str) -> bytes:
 
 
 def unpack(part: bytes, what: str) -> Any:
-    """What `pack` was given; raises InputTypeError where something of it cannot be imported."""
+    """Returns the value that `pack` was given; raises InputTypeError if part of it cannot be
+    imported.
+    """
     try:
         return pickle.loads(part)
     except (ImportError, AttributeError) as error:
@@ -84,7 +86,9 @@ def unpack(part: bytes, what: str) -> Any:
 
 
 class OpenedCache(Generic[Made]):
-    """What was opened in this process, one for each key and all threads; the last few stay."""
+    """Caches the objects opened in this process, one for each key and all threads; the last few
+    stay.
+    """
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
@@ -94,9 +98,10 @@ class OpenedCache(Generic[Made]):
     def opened(
         self, key: str, make: Callable[[], Made], changed: Callable[[Made], bool]
     ) -> Iterator[Made]:
-        """That of the key, for one thread at a time; made where there is none, or it has changed.
+        """Yields the object of the key, to one thread at a time; it is made if there is none or it
+        has changed.
 
-        The one that was longest not asked for goes, once nobody uses it any more.
+        The least recently used object is dropped, once nobody uses it any more.
         """
         with self._lock:
             held = self._held.setdefault(key, _Held())
@@ -116,7 +121,9 @@ class _Held(Generic[Made]):
 
 
 def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
-    """The value of `__reduce__`: make(**given), and its `.replace(**then)` where there is any."""
+    """Returns the value of `__reduce__`: make(**given), followed by `.replace(**then)` if `then` is
+    given.
+    """
     name = make.__name__
     parts = {
         key: pack(_without_devices(key, one), f"{key}= of {name}") for key, one in given.items()
@@ -126,7 +133,7 @@ def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None =
 
 
 def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) -> Any:
-    """What the recipe describes, made here."""
+    """Makes the object that the recipe describes."""
     name = make.__name__
     given = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
     if isinstance(given.get("devices"), int):  # results do not depend on how many there are
@@ -141,10 +148,10 @@ def _as_given(name: str, value: Any) -> Any:
 
 
 def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
-    """Objects of the class are pickled as a recipe: the class and the arguments that made them.
+    """Makes objects of the class pickle as a recipe: the class and its constructor arguments.
 
-    Rows given are copied, so that the recipe stays what the object was made of. A subclass has no
-    recipe. read: (name, argument) -> what the class is made with, and what the recipe holds.
+    Given rows are copied, so that the recipe stays as it was at construction. A subclass has no
+    recipe. read: (name, argument) -> the argument for the constructor and the recipe.
     """
     make: Callable[..., None] = cls.__init__
     signature = inspect.signature(make)
@@ -171,13 +178,13 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
 
 
 def travelling_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
-    """`public_class` of an explainer that travels; read: as of `travels`."""
+    """Applies `public_class` and `travels` to an explainer; `read` is that of `travels`."""
     return travels(public_class(cls), read)
 
 
 def made_of(one: Any) -> dict[str, Any]:
-    """The arguments that made it, as given; of an amortised explainer those of the one that it
-    learned from. Raises InputTypeError if they are not known.
+    """Returns the constructor arguments as given; for an amortised explainer, those of its teacher.
+    It raises InputTypeError if they are not known.
     """
     one = getattr(one, "_teacher", one)
     given = vars(one).get("made of") if hasattr(one, "__dict__") else None
@@ -190,12 +197,12 @@ def made_of(one: Any) -> dict[str, Any]:
 
 
 def at_rest(value: Any) -> Any:
-    """An iterator, which can be read once, as a list."""
+    """Returns an iterator, which can be read only once, as a list; other values unchanged."""
     return list(value) if isinstance(value, Iterator | KeysView | ValuesView) else value
 
 
 def _copied(value: Any) -> Any:
-    """Rows and lists as they are now; a memory map stays on disk."""
+    """Copies rows and lists; a memory map stays on disk."""
     value = from_torch(value)
     if isinstance(value, np.memmap):
         return value

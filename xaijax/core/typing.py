@@ -2,7 +2,7 @@
 
 `Rows` are instances or background rows: an array [N, *F], NumPy's or JAX's, or a pandas or polars
 frame with one column for each of the F inputs, where the model takes frames.
-`Progress` is None (a bar in terminals and notebooks once a run takes a while), True or False.
+`Progress` is None (a bar in terminals and notebooks if a run takes long), True or False.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ AnyModel: TypeAlias = Any
 Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame"
 Rows: TypeAlias = "ArrayLike | Frame"
 Progress: TypeAlias = "bool | None"
-# Who plays: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
+# The players: {"name": [columns]}, [[columns], ...], or whole numbers shaped like one instance.
 PlayerSpec: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]] | ArrayLike"
-# Of each instance: all outputs (None), the largest, or the one of this class label or number [N].
+# The outputs of each instance: all (None), the largest, or the one of this class label or number
+# [N].
 Outputs: TypeAlias = "Literal['predicted'] | ArrayLike | None"
-# All local devices (None), so many of them, or a list of `jax.Device`.
+# All local devices (None), a number of them, or a list of `jax.Device`.
 Devices: TypeAlias = "int | Sequence[Any] | None"

@@ -1,3 +1,3 @@
-"""The version, the one place where it stands."""
+"""Defines the version, in this one place."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
-"""Real tables for tests, notebooks and bench. Needs the extra: `pip install "xaijax[data]"`.
+"""Loads real tables for tests, notebooks and bench. It needs the extra: `pip install
+"xaijax[data]"`.
 
-A file is looked for in the folder that the environment variable `XAIJAX_DATA` names, then in the
-user's cache, then at its public address; its SHA-256 is checked wherever it comes from.
+A file is searched in the folder that the environment variable `XAIJAX_DATA` names, then in the
+user's cache, then at its public address; its SHA-256 is checked in each case.
 
 Reading order:
 

@@ -1,6 +1,6 @@
-"""Where a table's file comes from: `XAIJAX_DATA`, the user's cache, a download, else an error.
+"""Finds a table's file in `XAIJAX_DATA`, in the user's cache or by a download, or raises an error.
 
-Nothing is trusted by its name: a file is used only when its SHA-256 is a pinned one.
+Names prove nothing: a file is used only if its SHA-256 is a pinned one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ TIMEOUT = 5.0  # seconds for one connection; without a network the error must co
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of a table: its place in the folder, the bytes it must have, where to get them."""
+    """One file of a table: its place in the folder, the bytes it must have, and where to get
+    them.
+    """
 
     place: str  # below XAIJAX_DATA and below the cache, with forward slashes
     sha256: Sequence[str]  # accepted digests; the first is that of the file behind `url`
-    page: str  # where a person finds the file and reads about it
+    page: str  # where the user finds the file and reads about it
     url: str | None = None  # None: no stable address of exactly these bytes is known
     member: str | None = None  # the file's name in the zip archive behind `url`
     archive_sha256: str | None = None  # of that archive
@@ -62,7 +64,7 @@ def digest(path: Path) -> str:
 
 
 def optional(module: str) -> Any:
-    """Import a library of the extra `[data]`, or say how to install it."""
+    """Imports a library of the extra `[data]`, or raises an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -72,11 +74,11 @@ def optional(module: str) -> Any:
 
 
 def find(file: TableFile) -> CheckedFile:
-    """Return the file, looking in `XAIJAX_DATA`, then the cache, then at its address.
+    """Returns the file from `XAIJAX_DATA`, or else the cache, or else its address.
 
     Raises:
-        DataHashError: a file is there with other bytes than the pinned ones.
-        DataNotFoundError: it is nowhere; the message says how to get it.
+        DataHashError: the file's bytes differ from the expected ones.
+        DataNotFoundError: the file is in none of these places; the message says how to get it.
     """
     folder = os.environ.get(VARIABLE)
     if folder:
@@ -92,7 +94,7 @@ def find(file: TableFile) -> CheckedFile:
     try:
         _download(pooch, file, cached)
     except OSError as error:
-        # The library's own text may hold addresses of proxies; its type says enough.
+        # The library's own message may contain addresses of proxies; its type is enough.
         failure = f"{file.url} ({type(error).__name__} within {TIMEOUT:g} s a connection)"
         raise DataNotFoundError(_nowhere(file, folder, cached, failure)) from error
     return _verified(cached, file)
@@ -144,11 +146,11 @@ def _nowhere(file: TableFile, folder: str | None, cached: Path, download: str) -
 
 
 class DataNotFoundError(XaiError, FileNotFoundError):
-    """A table's file is in none of the places looked in, and could not be downloaded."""
+    """A table's file is in none of the searched places, and could not be downloaded."""
 
 
 class DataHashError(XaiError, ValueError):
-    """A table's file is there, but its bytes are not the pinned ones."""
+    """A table's file exists, but its bytes differ from the expected ones."""
 
 
 class MissingExtraError(XaiError, ImportError):
@@ -158,10 +160,10 @@ class MissingExtraError(XaiError, ImportError):
 @public_class
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data set, as `xaijax.datasets` returns it. It unpacks as `X, y = ...`.
+    """A data set that `xaijax.datasets` returns. It unpacks as `X, y = ...`.
 
-    A file is looked for in the folder that the environment variable `XAIJAX_DATA` names, then in
-    the user's cache, then at its public address. Its SHA-256 is checked wherever it comes from.
+    A file is searched in the folder that the environment variable `XAIJAX_DATA` names, then in the
+    user's cache, then at its public address. Its SHA-256 is checked in each case.
 
     Attributes:
         X: pandas frame of N rows, the columns in the order of the file unless a reading has
@@ -170,8 +172,8 @@ class Table:
         source: text: where the data come from, with the address.
         files: the files that the rows come from, in the order of the rows; each has `path` and
             `sha256`.
-        path: the file read; of several the first.
-        sha256: text: SHA-256 of the file read; of several their digests, joined by commas.
+        path: the file read; the first if there are several.
+        sha256: text: SHA-256 of the file read; for several files their digests, joined by commas.
 
     Example:
         >>> import xaijax as xj
@@ -194,17 +196,17 @@ class Table:
 
     @property
     def path(self) -> Path:
-        """The file read; of several the first."""
+        """The file read; the first if there are several."""
         return self.files[0].path
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file read; of several files their digests, joined by commas."""
+        """SHA-256 of the file read; for several files their digests, joined by commas."""
         return ",".join(found.sha256 for found in self.files)
 
 
 def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
-    """Return the value, or refuse one that is not among the accepted."""
+    """Returns the value, or raises InputError if it is not among the accepted ones."""
     if not isinstance(value, str) or value not in accepted:
         raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
     return value

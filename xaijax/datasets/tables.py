@@ -1,4 +1,4 @@
-"""The data sets: wine, diabetes, arrests, bike, cervical, titanic, adult."""
+"""Loads the data sets: wine, diabetes, arrests, bike, cervical, titanic, adult."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHAP_COLUMNS = {
     "occupation": "Occupation",
     "hours-per-week": "Hours per week",
 }
-# In this order shap codes them: from the farthest of the family to the closest.
+# shap codes them in this order, from the farthest of the family to the closest.
 _RELATIONSHIPS = ("Not-in-family", "Unmarried", "Other-relative", "Own-child", "Husband", "Wife")
 
 
@@ -50,7 +50,7 @@ def _read(name: str, *dropped: str, **options: Any) -> Table:
 
 
 def _stacked(*parts: Table) -> Table:
-    """The rows of all parts, one part after the other."""
+    """Joins the rows of all parts, one part after the other."""
     concat = optional("pandas").concat
     X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
     return Table(X, y, parts[0].source, tuple(found for one in parts for found in one.files))
@@ -108,7 +108,7 @@ def diabetes() -> Table:
 def arrests() -> Table:
     """Arrests in the National Longitudinal Survey of Youth 1997: 8,984 people, 6 columns.
 
-    The person's number, `PUBID.1997`, is left out: it says nothing and identifies.
+    The person's number, `PUBID.1997`, is left out: it has no information and identifies people.
 
     Returns:
         A `Table`; y is bool [8984], `arrested`: whether `TOTAL_ARRESTS` is above 0, the target of
@@ -221,15 +221,14 @@ def adult(
     *,
     part: Literal["train", "test", "all"] = "train",
 ) -> Table:
-    """Adult census income: does a person earn more than 50,000 dollars a year?
+    """Adult census income: whether a person earns more than 50,000 dollars a year.
 
-    Missing values stay what the file has in their place, the text "?"; in "shap" it is a code like
-    any other text.
+    Missing values stay the text "?" of the file; in "shap" it has a code like any other text.
 
     Args:
         reading: "raw": the 14 columns of the file. "qii": 13 columns, without `fnlwgt`. "shap": 12
             columns of numbers as in `shap.datasets.adult`, without `fnlwgt` and `education`, in the
-            order of the federated Shapley experiment. There numbers are float32, a text is its
+            order of the federated Shapley experiment. In "shap" numbers are float32, a text is its
             position among the training file's sorted texts, and `relationship` is coded by a list
             from the farthest of the family to the closest.
         part: "train" (`adult.data`, 32,561 rows), "test" (`adult.test`, 16,281 rows) or "all",
@@ -239,7 +238,7 @@ def adult(
         A `Table`; y is bool [N], `income`: True for more than 50,000 dollars.
 
     {table}
-        InputError: a reading or part that there is not.
+        InputError: there is no such reading or part.
 
     Example:
         >>> import xaijax as xj

@@ -1,11 +1,11 @@
-"""`xaijax demo`: the library's main job from data to pictures, in some seconds.
+"""`xaijax demo`: runs the library's main task from data to pictures, in a few seconds.
 
 A network is trained on Adult census income and its answers for 1,000 test rows are explained
 exactly. `run` is the whole demo.
 
 Reading order:
 
-    data      Adult, or else data of scikit-learn, and what the demo prints
+    data      loads Adult, or else data of scikit-learn
     network   the model: a small dense network in plain JAX
 """
 
@@ -38,16 +38,16 @@ from xaijax.tables.rows import rows_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-BACKGROUND = 100  # training rows that stand for "the player's value is not known"
+BACKGROUND = 100  # training rows that represent "the player's value is unknown"
 
 
 def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Explanation:
-    """Train, explain `rows` test rows, print what came out and write it into the folder `out`.
+    """Trains, explains `rows` test rows, prints the results and writes them into the folder `out`.
 
     Raises:
-        InputError: `out` cannot be made or written to.
+        InputError: `out` cannot be created or written to.
         MissingExtraError: pandas, pooch, matplotlib or jinja2 is not installed.
-        DataHashError: a file of Adult has other bytes than the pinned ones.
+        DataHashError: the bytes of a file of Adult differ from the expected ones.
     """
     folder = _folder(out)
     _require_extras()
@@ -90,7 +90,7 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
 
 
 def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> np.ndarray:
-    """The places of at most `count` rows of the frame, each once, in random order."""
+    """Positions of at most `count` rows of the frame, each once, in random order."""
     return draw.choice(len(frame), min(count, len(frame)), replace=False)
 
 
@@ -106,7 +106,7 @@ def _folder(out: str | os.PathLike[str]) -> Path:
 
 
 def _require_extras() -> None:
-    """What is missing is said before the seconds of work, not after."""
+    """Raises for missing libraries before the work, not after."""
     for module in ("pandas", "pooch", "matplotlib", "jinja2"):
         try:
             require(module, "xaijax[data,plots]")

@@ -1,4 +1,6 @@
-"""The demo's data: Adult census income, or what scikit-learn brings where Adult is not there."""
+"""Loads the demo's data: Adult census income, or data bundled with scikit-learn if Adult is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,21 @@ class DemoData:
     """A two-class problem with a held-out part. F features, all numbers."""
 
     name: str
-    explained: str  # what the model's output is the probability of
+    explained: str  # the event whose probability the model returns
     X_train: DataFrame  # [M, F]
     y_train: np.ndarray  # bool [M]
     X_test: DataFrame  # [T, F], not seen in training
     y_test: np.ndarray  # bool [T]
-    shown: DataFrame  # [T, F], the test rows as people read them: texts where X_test has codes
-    steps: int  # of training; more would only fit the noise
-    instead: str | None = None  # why this is not Adult; None: it is
+    shown: DataFrame  # [T, F], the test rows in readable form: texts where X_test has codes
+    steps: int  # training steps; more would only fit the noise
+    instead: str | None = None  # why the data are not Adult; None: they are
 
 
 def demo_data(seed: int) -> DemoData:
-    """Adult; the bundled data only where Adult is not found: other errors come through.
+    """Loads Adult, or the bundled data if Adult is not found; other errors pass through.
 
     Raises:
-        DataHashError: a file of Adult is there with other bytes.
+        DataHashError: the bytes of a file of Adult differ from the expected ones.
         MissingExtraError: pandas or pooch is not installed.
     """
     try:
@@ -67,7 +69,7 @@ def _adult() -> DemoData:
 
 
 def _bundled(seed: int, why: str) -> DemoData:
-    """The ten "mean" columns of 569 tumours: few enough players for exact values."""
+    """Loads the ten "mean" columns of 569 tumours: few enough players for exact values."""
     data: Any = load_breast_cancer(as_frame=True)
     X = data.frame[[name for name in data.feature_names if name.startswith("mean ")]]
     y = data.target.to_numpy() == list(data.target_names).index("malignant")
@@ -91,16 +93,16 @@ WIDTH = 88
 
 @dataclass(frozen=True)
 class Figures:
-    """What the explanation does not know."""
+    """The figures that the explanation does not contain."""
 
-    train_seconds: float  # compilation included
-    accuracy: float  # of all test rows
+    train_seconds: float  # including compilation
+    accuracy: float  # on all test rows
     majority: float  # share of the larger class among the test rows
     rows_wanted: int
 
 
 def what_runs(data: DemoData) -> str:
-    """The lines before the work: the data, and why it is not Adult where it is not."""
+    """Lines printed before the work: the data, and the reason if they are not Adult."""
     lines = []
     if data.instead is not None:
         lines += [
@@ -110,7 +112,7 @@ def what_runs(data: DemoData) -> str:
                 f"Why: {data.instead}",
                 WIDTH,
                 subsequent_indent="     ",
-                break_long_words=False,  # a path or an address must stay whole
+                break_long_words=False,  # a path or an address must not be broken
                 break_on_hyphens=False,
             ),
             "",
@@ -124,12 +126,12 @@ def what_runs(data: DemoData) -> str:
 
 
 def model_name(data: DemoData) -> str:
-    """The network by its widths."""
+    """Name of the network with its layer widths."""
     return "JAX MLP " + "-".join(map(str, (data.X_train.shape[1], *HIDDEN, 1)))
 
 
 def results(explanation: Explanation, data: DemoData, figures: Figures) -> str:
-    """The block after the work."""
+    """Text printed after the work."""
     stats, provenance = explanation.stats, explanation.provenance
     N, P = explanation.shape
     B = provenance["background_rows"]

@@ -1,4 +1,4 @@
-"""The demo's model: a small dense network in plain JAX, trained with optax.
+"""Defines the demo's model, a small dense network in plain JAX, and trains it with optax.
 
 Letters: R rows, F features, M training rows.
 """
@@ -20,15 +20,17 @@ Params = dict[str, Any]
 
 
 def probability(params: Params, X: jax.Array) -> jax.Array:
-    """Rows [R, F] -> the probability of the positive class [R]; what `as_model` takes."""
+    """Maps rows [R, F] to the probability of the positive class [R]; `as_model` takes this
+    function.
+    """
     return jax.nn.sigmoid(logit(params, X))
 
 
 def logit(params: Params, X: jax.Array) -> jax.Array:
-    """Rows [R, F] -> log-odds [R].
+    """Maps rows [R, F] to log-odds [R].
 
-    The rows are standardised here, not before: what is explained are the values as they stand in
-    the table, and equal values of an instance and a background row stay equal bit for bit.
+    The rows are standardised here, not before: the explained values are those of the table, and
+    equal values of an instance and a background row stay equal bit for bit.
     """
     hidden = (X - params["mean"]) / params["scale"]
     *inner, last = params["layers"]
@@ -38,7 +40,7 @@ def logit(params: Params, X: jax.Array) -> jax.Array:
 
 
 def train(X: np.ndarray, y: np.ndarray, steps: int, seed: int) -> Params:
-    """Parameters fitted to X [M, F] and y [M] by Adam, all steps in one compiled loop."""
+    """Returns parameters fitted to X [M, F] and y [M] by Adam, all steps in one compiled loop."""
     draw, start = jax.random.split(jax.random.key(seed))
     spread = X.std(axis=0)
     params = {

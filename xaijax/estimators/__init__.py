@@ -11,7 +11,7 @@ Reading order:
     process             Gaussian processes over coalitions, of even parts and of odd ones
     kernel              a weighted regression on complementary pairs of coalitions
     estimator           `Estimator`, the base of these; `Result`, values with standard errors
-    least_squares       the regression over all coalitions of Wang (2019), beside exact values
+    least_squares       the regression over all coalitions of Wang (2019), next to exact values
     exact               every coalition of every instance, asked once
     draws/              QII's estimators: draws with a donor and coalitions of their own
 """

@@ -36,7 +36,7 @@ METHODS: dict[str, Estimator] = {
     "kernel": Kernel(),
     "gaussian-process": GaussianProcess(),
 }
-# Of players, and of pairs of them.
+# Samplers of players, and of pairs of them.
 SAMPLERS: dict[str, Estimator] = {
     **METHODS,
     "pairs": PairSampler(),
@@ -63,7 +63,7 @@ class InstanceValues:
     pairs: np.ndarray  # int64 [n], units drawn; 0 where exact
     met: np.ndarray  # bool [n], the rule's last answer; False without a rule, True where exact
     checks: np.ndarray  # int64 [n], of the rule, if the budget is used up; 0 where exact
-    whole: np.ndarray  # int64 [n], units of which every player was asked; 0 where exact
+    whole: np.ndarray  # int64 [n], units that asked every player; 0 where exact
     heavy: np.ndarray  # bool [n], see `heavy_tail`; False where exact
 
     @classmethod
@@ -76,7 +76,7 @@ class InstanceValues:
         span: np.ndarray,
         summed: np.ndarray,
     ) -> InstanceValues:
-        """Returns values of which all coalitions were asked."""
+        """Returns values for which all coalitions were asked."""
         out = cls.empty(len(values), 0, 0, 0)
         out.values, out.base, out.full, out.std_errors = values, base, full, std_errors
         out.span, out.summed = span, summed
@@ -336,7 +336,7 @@ def _estimates(
 def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarray:
     """The largest differences of values that rounding of answers may make, float64 [n].
 
-    `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
+    They are `ROUNDINGS` units of the last digit of the largest |v(S)|; base [n, K], span [n].
     """
     double = game.evaluator.engine.findings.answer_dtype == "float64"
     eps = np.finfo(np.float64 if double else np.float32).eps

@@ -30,7 +30,7 @@ class Result(NamedTuple):
 
 
 class SamplingCost(NamedTuple):
-    """What a budget takes beside the model."""
+    """What a budget takes in addition to the model."""
 
     held: float  # bytes on the host of all that is drawn
     once: float  # operations of a core to draw it
@@ -65,7 +65,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
-        """What a budget takes beside the model; K outputs."""
+        """What a budget takes in addition to the model; K outputs."""
 
     @abstractmethod
     def init(self, P: int, index: Any, budget: int, seed: int) -> Any:

@@ -96,7 +96,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
     if not by_pairs(game, of)[rows].all() and not ask.in_closed_form(game, Weights(of)):
         if game.engine.findings.noise is not None:
             raise InputError(
-                f"order={of.order}: sets of so many players go by full tables, which do not tell "
+                f"order={of.order}: sets of this size go by full tables, which do not show "
                 "the noise of a random model (deterministic=False). Lower order=."
             )
         p = of(game.P)

@@ -2,8 +2,8 @@
 
 The weighted regression of `kernel.py` takes all interactions of three players and more for noise.
 `OddProcess` predicts them, each answer by the others alone. Its own values are known in closed
-form. So are those that the regression would make of its answers: what the two differ by is the
-noise of the regression in the process, and a share beta of it is taken out,
+form. The values that the regression would make of its answers are known too: what the two differ by
+is the noise of the regression in the process, and a share beta of it is taken out,
 
     phi = regression(v) + beta (phi(g) - regression(g)),
 
@@ -19,8 +19,8 @@ is off by is (K^-1)_II^-1 alpha_I, and the weights of the answers without it are
 times that (Rasmussen and Williams 2006, "Gaussian processes for machine learning", section 5.4.2,
 for parts of one): one factorisation serves all parts.
 
-Several games make g, one for each part that is held out. Of a size of M pairs, D drawn, a part of
-b stands for the M - D + b that its game g_I has not seen. Averaged over the parts, what the
+Several games make g, one for each part that is held out. For a size of M pairs with D drawn, a part
+of b stands for the M - D + b that its game g_I has not seen. Averaged over the parts, what the
 regression should be given for a pair d in part I is (1 - D/M) g_I(d) + D/M times the mean game.
 
 The rates of a process are chosen by the half that it does not predict. beta is chosen by all
@@ -105,7 +105,7 @@ class GaussianProcess(Kernel):
         full: np.ndarray,
         moves: np.ndarray | None = None,
     ) -> Result:
-        """Values and standard errors; arguments as of `Estimator.result`."""
+        """Values and standard errors; arguments as for `Estimator.result`."""
         found = super().result(state, values, empty, full, moves)._replace(heavy=None)
         nodes = nodes_of(state.P, state.index.draws_orders)
         answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
@@ -168,8 +168,8 @@ class _Predicting:
             return phi, errors
         _, own = self._regression(y, span)
         _, residual = self._regression(2 * size * game.pairs, 2 * size * game.ends)
-        # A part is drawn from what its game has not seen. Of a size of which a share is drawn, the
-        # part stands for the other share, and for the share drawn stands the game itself.
+        # A part is drawn from what its game has not seen. For a size with a share drawn, the part
+        # stands for the other share, and the game itself stands for the share drawn.
         mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.mean
         regressed, _ = self._regression(2 * size * mixed, 2 * size * game.ends)
         weights = fit.variance.sum(axis=0)
@@ -179,7 +179,7 @@ class _Predicting:
         more[self.moves] += size * game.values
         if self.efficient:  # both add up to what the process has for all, but for rounding
             more[self.moves] -= more[self.moves].mean()
-        # Of few answers all may be predicted by luck: as if one pair in D were not.
+        # With few answers all may be predicted by luck: as if one pair in D were not.
         variance = fit.variance @ (own - beta * residual) ** 2
         return phi + beta * more, np.sqrt(variance + errors**2 / len(own))
 

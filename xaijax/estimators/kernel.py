@@ -41,7 +41,7 @@ SPARE = 20
 # Below this many coalitions per player the coalitions of one player come first. Their P pairs
 # alone determine the values; in measured error they win up to about here (P = 12 to 100).
 SINGLES_BELOW = 5
-# Odd powers of the size that are fitted beside the players; see `_size_columns`.
+# Odd powers of the size that are fitted together with the players; see `_size_columns`.
 POWERS = 3
 
 
@@ -119,7 +119,7 @@ class Kernel(Estimator):
         return SamplingCost(held, once, 6.0 * units * P)
 
     def init(self, P: int, index: Index, budget: int, seed: int) -> KernelState:
-        """Nothing drawn yet; which draw will be taken is settled."""
+        """State with nothing drawn yet; which draw will be taken is settled."""
         fewest = fewest_pairs(P, index, budget)
         for attempt in range(ATTEMPTS):
             sizes, sets = draw(P, index, budget, seed, attempt, fewest)
@@ -239,7 +239,7 @@ def _sizes_in_turn(P: int, index: Index, budget: int, seed: int) -> Iterator[int
     has the best whole numbers, larger numbers only add, and a full stratum leaves its share to the
     others. Shapley: the leverage of a coalition is 1 / C(P, s), so that all sizes get the same
     number (Musco and Witter 2025, lemma 3.2; size P/2 half, since one pair has two of its sets).
-    Banzhaf: in proportion to M_s. What starts first is by lot.
+    Banzhaf: in proportion to M_s. What starts first is drawn by lot.
     """
     mass = _masses(P, index)
     room = {s: sampling.pairs_of_size(P, s) for s in mass}
@@ -296,9 +296,9 @@ def _size_columns(P: int, index: Index, mass: dict[int, float], ends: float) -> 
     The last row is for (all, empty), t = -1. Over all coalitions such a column is orthogonal to
     every player's, so that with it the least-squares values stay what they are. In a sample it
     takes out what depends on the size only (saturation, a threshold), which otherwise is noise.
-    Shapley: z less its mean sums to zero within a size, so that any function will do. Banzhaf: by
-    symmetry z_i is to a function of the size what the sum of z is, a multiple of t: the powers
-    are made orthogonal to t.
+    Shapley: z minus its mean sums to zero within a size, so that any function will do. Banzhaf: by
+    symmetry z_i is to a function of the size what the sum of z is, a multiple of t: the powers are
+    made orthogonal to t.
     """
     t = 1 - 2 * np.arange(P // 2 + 2) / P
     t[0], t[-1] = 0.0, -1.0
@@ -325,9 +325,9 @@ def regression(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Reg
     Variance: the values are linear in y up to the sampling of the fit, phi ~ sum_d solve_d r_d, so
     a sandwich over pairs, sum of (1 - pi) solve^2 r^2: a full stratum adds none. Residuals are too
     small by the leverage h that a pair has in its own fit; HC2 (MacKinnon and White 1985) divides
-    by 1 - h. For a fitted mean of a stratum this is the textbook's (1 - m/M) s^2 / m, where s^2
-    has m - 1 below whatever m / M is. Degrees of freedom: Satterthwaite's for a sum of independent
-    squares with these weights, less the share that the fit takes.
+    by 1 - h. For a fitted mean of a stratum this is the textbook's (1 - m/M) s^2 / m, where s^2 has
+    m - 1 below whatever m / M is. Degrees of freedom: Satterthwaite's for a sum of independent
+    squares with these weights, minus the share that the fit takes.
     """
     mass, ends = _masses(P, index), 0.0 if index.efficient else 0.5 ** (P - 1)
     drawn = {s: int(n) for s, n in zip(*np.unique(sizes, return_counts=True), strict=True)}

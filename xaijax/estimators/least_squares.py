@@ -32,7 +32,7 @@ class LeastSquares(Exact):
     The normal equations are symmetric in the players, so that they come apart. With
     u = v - v(empty), T = u(all) and w_s = (P - 1) / (C(P, s) s (P - s)):
 
-    - what is above or below the mean is Shapley's value less T / P, whatever E is, since the
+    - what is above or below the mean is Shapley's value minus T / P, whatever E is, since the
       entries for the same and for two players differ by (P - 1) / P without E;
     - the sum of the values, T + m, and the intercept, v(empty) + b, solve two equations:
       (E + g) m + (E + a) b = t - g T  and  (E + a) b + (a - g) m = z - t - (a - g) T,
@@ -46,7 +46,7 @@ class LeastSquares(Exact):
     efficient = False  # a regression's residual is no rounding
 
     def in_closed_form(self, game: GameRun) -> bool:
-        """Never: the regression reads the whole table."""
+        """Returns False: the regression reads the whole table."""
         return False
 
     def cost(self, game: GameRun, rows: np.ndarray) -> None:

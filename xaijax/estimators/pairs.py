@@ -2,9 +2,8 @@
 
 The kernel estimator draws coalitions with their complements, and gives the values of the players
 alone. Half the sum of v(S) and v(complement) holds what sets of even size add, alone: neither
-single players nor triples disturb it, of which the kernel's differences are made. `EvenProcess`
-gives the pairs by it; the few that are far larger than the others are measured beside it, each by
-itself.
+single players nor triples, which make the kernel's differences, disturb it. `EvenProcess` gives the
+pairs by it; the few that are far larger than the others are measured apart from it, each by itself.
 
 An estimate of `PairSampler` is the mean given the data, shrunk towards 0 by what is not known yet;
 its standard error is the deviation given the data, which includes this shrinking. Both vanish for
@@ -18,7 +17,7 @@ weight times the answer (Grabisch and Roubens 1999; as SHAP-IQ samples it, Fumag
 and a coalition of size s the weight is p(s - 2) with both, -p(s - 1) with one of them, p(s) with
 none, where p(t) = 1 / ((P - 1) C(P - 2, t)). p(t) = p(P - 2 - t), so that of complements only the
 even part y of their answers counts, half their sum, with twice the weight. The pairs of complements
-are halved: every other one of each size. One half fits the process, g. Of a size s with M
+are halved: every other one of each size. One half fits the process, g. For a size s with M
 coalitions, a in the first half and b in the second, the second half is a random b of the M - a
 others, whatever was seen in the first, so that
 
@@ -31,7 +30,7 @@ standard error is that of the stratified means (Cochran 1977, "Sampling techniqu
 all that was drawn.
 
 Large pairs are not looked for if the coalitions drawn may not tell two pairs from two others
-(`EvenProcess.tells_apart`). A single large pair then has the scale of all others. That is known
+(`EvenProcess.tells_apart`). A single large pair then has the scale of all others. This is known
 from the draw alone, which is the same for all instances: `looked_for`.
 
 Letters: N instances, P players, C coalitions asked, D pairs drawn and the ends, K outputs.
@@ -57,7 +56,7 @@ SEARCHES, COLUMNS = 8, 16  # for large pairs, and their number: as on T30's mode
 # Coalitions a player from which each half has two of every size: a size has budget / P pairs, that
 # of P / 2 half as many.
 LEAST = 10
-# Coalitions a player, and beside them, from which large pairs are looked for whatever was drawn:
+# Coalitions a player, and further ones, from which large pairs are looked for whatever was drawn:
 # from half as many at most, for 4 to 1,000 players.
 SURELY = 4, 400
 STEP = 1.1  # from one budget that is tried to the next
@@ -134,7 +133,7 @@ class PairSampler(Estimator):
         return P * (P + 1) // 2
 
     def init(self, P: int, index: InteractionIndex, budget: int, seed: int) -> PairsState:
-        """Nothing drawn yet."""
+        """State with nothing drawn yet."""
         return PairsState(index, self.kernel.init(P, _of_players(index), budget, seed))
 
     def step(self, state: PairsState, pairs: int) -> tuple[PairsState, np.ndarray]:
@@ -152,7 +151,7 @@ class PairSampler(Estimator):
     ) -> Result:
         """Players, then pairs, and their standard errors; values [N, M, K].
 
-        Arguments as of `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`
+        Arguments as for `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`
         is that of the players' values: errors of pairs are posterior deviations, which no single
         draw carries.
         """
@@ -364,7 +363,7 @@ def warn_not_looked_for(
         checks.warn(
             f"{lacking:,} of {len(sought):,} instances were asked {C:,} coalitions of {P:,} "
             "players, so few that they may not tell two pairs from two others: no pair that is far "
-            "larger than the others was looked for. A single large pair is drawn towards 0, and "
+            "larger than the others was looked for. A single large pair is shrunk towards 0, and "
             f"its interval may miss it. Raise budget= to about {enough(index, P, seed, C):,}, or "
             f"say unbiased=True, which needs budget={LEAST * P:,} at least."
         )

@@ -59,7 +59,7 @@ class Permutation(Estimator):
 
     # Each pair is drawn without a look at the others, and the values are their mean.
     independent = True
-    no_interactions = "of the coalitions of an order few tell of a pair"
+    no_interactions = "few coalitions of an order say anything of a pair"
     reports_tails = True
 
     def smallest_budget(self, P: int, index: Index) -> int:
@@ -94,7 +94,7 @@ class Permutation(Estimator):
         return index.draws_orders
 
     def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
-        """Nothing drawn yet."""
+        """State with nothing drawn yet."""
         total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
         return PermutationState(
             P,
@@ -111,9 +111,9 @@ class Permutation(Estimator):
     def step(self, state: PermutationState, pairs: int) -> tuple[PermutationState, np.ndarray]:
         """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
 
-        Returns the coalitions not asked before as cuts, of which `masks` makes them: int32 [C_new,
-        3], (pair, 0 or 1 for its second half, size of the prefix of the order or of the reversed
-        order). For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
+        Returns the coalitions not asked before as cuts, from which `masks` makes them: int32
+        [C_new, 3], (pair, 0 or 1 for its second half, size of the prefix of the order or of the
+        reversed order). For Banzhaf the last is 0 for S itself, i + 1 for S xor {i}.
         """
         P, first = state.P, state.pairs
         stop = min(pairs, self.units(P, state.index, state.budget))
@@ -242,7 +242,7 @@ class Permutation(Estimator):
     def estimates(self, state: PermutationState, table: np.ndarray, pairs: slice) -> np.ndarray:
         """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
 
-        table: v of the empty, the full, and all coalitions asked, less v of the empty one.
+        table: v of the empty, the full, and all coalitions asked, minus v of the empty one.
         """
         first = np.take(table, state.places[pairs, 0], axis=1)
         second = np.take(table, state.places[pairs, 1], axis=1)
@@ -292,10 +292,10 @@ def _borrowed(
     """Variances of a pair's estimate, [N, P, K], and their degrees of freedom, [N, K].
 
     The variance s^2 of a player's few estimates is itself uncertain, and where a player matters
-    rarely but much (a threshold game: one player is pivotal in each order) it is often zero or
-    far too small: t intervals from it cover in 40 to 70 % of cases. So each s^2 is drawn towards
-    the mean over players by the James-Stein share of Opgen-Rhein and Strimmer (2007, "Accurate
-    ranking of differentially expressed genes by a distribution-free shrinkage approach",
+    rarely but much (a threshold game: one player is pivotal in each order) it is often zero or far
+    too small: t intervals from it cover in 40 to 70 % of cases. Each s^2 is therefore shrunk
+    towards the mean over players by the James-Stein share of Opgen-Rhein and Strimmer (2007,
+    "Accurate ranking of differentially expressed genes by a distribution-free shrinkage approach",
     equations 8-10), lambda = sum Var(s^2) / sum (s^2 - mean)^2, where Var(s^2), from the fourth
     powers, is taken as no less than for normal estimates, 2 s^4 / (D-1). It falls like 1 / D, so
     that little is borrowed from many draws. It never lowers a player's own s^2, which would take

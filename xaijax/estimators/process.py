@@ -46,7 +46,7 @@ from xaijax.estimators.estimator import chunks
 # Nodes of Legendre's rule: the mean of u^k is exact up to k = 47, and to 1e-9 up to 128.
 NODES = 24
 
-# Of even parts.
+# Constants of even parts.
 RATES = (0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.8, 0.95)  # of rho
 JITTER = 1e-9  # of the variance: far above float32 answers' rounding, squared
 ALIKE = 1e-12  # added to the products of unit columns: hides no more than rounding does
@@ -64,7 +64,7 @@ TOGETHER = 512  # pairs, or sets, that are whitened at a time
 KEEPS = 1 << 23  # numbers of all pairs' columns, up to which those of one rate are kept
 HELD = 1 << 21  # numbers of the trends that are held at a time
 
-# Of odd parts.
+# Constants of odd parts.
 FLAT = 100.0  # variance of what has a flat prior, over that of all larger sets
 NOISE = 1e-6  # of the variance by larger sets: keeps the matrix positive definite
 BY = 256  # answers by which the rates are chosen, or two a player: time goes with its third power
@@ -164,7 +164,7 @@ class EvenProcess:
 
         They do if one has z_a != z_c and z_b != z_d, since z_a z_b + z_c z_d is z_a z_d + z_c z_b
         in all others. A coalition with a share q of the players has that for a given four with
-        probability (2 q (1 - q))^2. That none has must be as rare as CONFUSED.
+        probability (2 q (1 - q))^2. It must be as rare as CONFUSED that none has.
         """
         q = (self.signs > 0).mean(axis=1)
         return bool(np.log1p(-((2 * q * (1 - q)) ** 2)).sum() < math.log(CONFUSED))
@@ -215,7 +215,7 @@ class EvenProcess:
         tau^2 and the trend are profiled out of the likelihood (chapter 5). No pair is taken if the
         coalitions may not tell two pairs from two others.
         """
-        # So many that both steps keep half of what they see, or more.
+        # The number that leaves both steps half of what they see, or more.
         most = max(1, min(self.D // 4, DECIDE // 2, len(self.pairs)))
         rates, pairs = np.full(len(y), -1), np.full((len(y), most), -1)
         rows = np.arange(len(y))
@@ -343,7 +343,7 @@ class EvenProcess:
         return np.concatenate([level, picked], axis=2)
 
     def _column_sizes(self, rate: float) -> np.ndarray:
-        """The squares of each pair's whitened column beside the level, [pairs]."""
+        """The squares of each pair's whitened column without its part along the level, [pairs]."""
         if rate not in self._sizes:
             level = self._whitening(rate, self.D).white.sum(axis=1)
             found = [
@@ -500,9 +500,9 @@ class OddProcess:
     def values(self, signs: np.ndarray, weights: np.ndarray, nodes: Nodes) -> np.ndarray:
         """The values [P] of the game that is sum of weights [D] times covariances with signs.
 
-        i's, of k(., z): 2 E[rho_i z_i times the even part of the product over the others of
-        (1 + rho_j u z_j)] minus 2 rho_i z_i. With r = rho_i u and x, a of the rates rho u that even
-        part is e^a (cosh x - r z_i sinh x) / (1 - r^2).
+        Player i's value of k(., z) is 2 E[rho_i z_i times the even part of the product over the
+        others of (1 + rho_j u z_j)] minus 2 rho_i z_i. With r = rho_i u and x, a of the rates rho u
+        that even part is e^a (cosh x - r z_i sinh x) / (1 - r^2).
         """
         singles = signs.T @ weights
         found = np.zeros(len(self.rates))

@@ -1,12 +1,13 @@
 """Later pairs of orders sample only the undecided players, once a top-k claim depends on few.
 
 A pair of orders gives a player's contribution by four coalitions: the players before it, without
-and with it, and those after it, without and with it. The full pair would ask the same ones. So a
-pair costs 4 coalitions for each undecided player, and 2 (P - 1) for all P players.
+and with it, and those after it, without and with it. The full pair would ask the same ones. A pair
+therefore costs 4 coalitions for each undecided player, and 2 (P - 1) for all P players.
 
 A test of two players takes the pairs in which both were sampled. Who is sampled in a pair is chosen
-by the pairs before it. So the pairs that sampled both are draws like all others, and a confidence
-sequence holds over them (a martingale stays one if a bet is left out by what came before).
+by the pairs before it. The pairs that sampled both are therefore draws like all others, and a
+confidence sequence holds over them (a martingale stays one if a bet is left out by what came
+before).
 
 Sums are kept of each candidate with each player, about the means of the pairs that sampled all. The
 candidates are the undecided players and the largest of the others; other players are not sampled

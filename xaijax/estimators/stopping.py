@@ -4,12 +4,12 @@
 |value| and their signs are certain.
 
 What `Top` claims of an instance is a set T and signs s: for all i in T, all j outside and both
-signs u, s_i phi_i + u phi_j > 0. That says that |phi_i| > |phi_j|, and, as the sum of the two, that
+signs u, s_i phi_i + u phi_j > 0. This says that |phi_i| > |phi_j|, and, as the sum of the two, that
 s_i is the sign of phi_i. Each of these is tested by a one-sided confidence sequence of the pairs'
 s_i Z_i + u Z_j: in a common order much of what moves the one moves the other.
 
-**How many tests can go wrong.** Not 2 k (P - k). Let T* be the true set, i* the largest outside it,
-u* its sign. A wrong claim rejects at least one of these, all of which are true:
+**How many tests can go wrong.** They are not 2 k (P - k). Let T* be the true set, i* the largest
+outside it, u* its sign. A wrong claim rejects at least one of these, which are all true:
 
 - i* is in T. Then some j of T* is not, and s phi_i* > |phi_j| is claimed, s phi_i* - u_j phi_j > 0
   among it, u_j the sign of phi_j: 2 k, by s and j.
@@ -17,8 +17,8 @@ u* its sign. A wrong claim rejects at least one of these, all of which are true:
   s_i phi_i - u* phi_i* > 0 among it: 2 (P - k - 1), by s_i and i.
 - T = T*, with a wrong sign of i. Then the same is claimed of i: 2 k at most, by s_i and i.
 
-So 2 (P + k - 1) tests share 1 - confidence, whatever T* is. With k = P nothing is outside, and 2 P
-signs are tested. An instance of K outputs makes K claims, which share it too.
+2 (P + k - 1) tests therefore share 1 - confidence, whatever T* is. With k = P nothing is outside,
+and 2 P signs are tested. An instance of K outputs makes K claims, which share it too.
 
 Letters: n instances that go on, D pairs drawn, d pairs at a time, P players or sets of them, K
 outputs.

@@ -63,8 +63,9 @@ class Arbiter:
             Each party needs at least one.
         transports: {"name": transport} to each guest: a `Connection`, or `InMemory`. The guest's
             policy must name this arbiter (`Policy(arbiter=)`).
-        hosts: names of certificates that may ask. Empty: any that the arbiter's authority signed.
-        deadline: float, in seconds. How long one request to a guest may take.
+        hosts: names of certificates that may ask. If empty, any name that the arbiter's authority
+            signed may ask.
+        deadline: float, in seconds. It limits how long one request to a guest may take.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -115,7 +116,7 @@ class Arbiter:
     def handle(
         self, method: str, names: party.Names, data: bytes, alive: party.Alive = party.waiting
     ) -> bytes:
-        """Answer one request. Transports call it; it never raises.
+        """Answers one request. Transports call it; it never raises.
 
         Args:
             method: the name of the request: "Start", "Load" or "Predict".
@@ -134,7 +135,7 @@ class Arbiter:
         return party.handled(answerers, _log, method, names, data)
 
     def close(self) -> None:
-        """Forget all blocks."""
+        """Forgets all blocks."""
         with self._lock:
             self._runs.clear()
 
@@ -255,6 +256,8 @@ class Arbiter:
 
 
 def _log(event: str, names: party.Names, code: str, cause: str) -> None:
-    """Where an internal error came from, by `logging` (on the screen, if nobody says otherwise)."""
+    """Logs where an internal error came from, by `logging` (on the screen, if nobody says
+    otherwise).
+    """
     if cause:
         logging.getLogger("xaijax.federated").error("%s: internal error: %s", event, cause)

@@ -6,7 +6,7 @@ Reading order:
     ways/      the ways to v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage
     run        `GameRun`: the state of one run, the games of N instances
-    certify    a structure's answers compared with the model's own to whole rows
+    certify    a structure's answers compared with the model's own to full rows
     refuse     what is refused, or announced: too many coalitions, bad answers, long runs
     engine/    how a model is run: on devices or on the host, within the memory
     measure/   what is measured: the replacement, the score of a row, the quantity

@@ -1,7 +1,7 @@
 """What a run is asked for: semivalues, values of coalitions, full tables; and what that costs.
 
-Batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the value with
-everything replaced, entry 2^P - 1 is f(x).
+Everything is batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the
+value with everything replaced, entry 2^P - 1 is f(x).
 
 Letters: N instances, B donors, P players, K scores, C code columns, k players that differ, n of
 them, D orders.
@@ -55,7 +55,7 @@ def exact_cost(run: GameRun) -> ExactCost:
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
     """Which players differ from a donor, bool [n, P], of the instances `rows` [n].
 
-    The others change nothing: their values are 0, however they are found. Of a random model all
+    The others change nothing: their values are 0, however they are found. With a random model all
     players differ.
     """
     found = np.empty((len(rows), run.P), bool)
@@ -96,7 +96,7 @@ def _stretches(
 
 
 def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -> Totals:
-    """The values with these weights, of players or of sets of them, where the quantity is
+    """The values with these weights, of players or of sets of them, if the quantity is
     linear.
 
     rows: int [n], which instances; None: all. One row comes back where groups are measured.
@@ -156,7 +156,7 @@ def _add(
     differs: np.ndarray | None,
     backend: Backend,
 ) -> None:
-    """Put the sums of one stretch, or of its groups, into `totals`."""
+    """Puts the sums of one stretch, or of its groups, into `totals`."""
     n, groups = len(here), run.quantity.groups
     own = totals.stretch(first, first + n) if groups is None else totals.like(n)
     own.clear()
@@ -170,7 +170,7 @@ def _add(
 
 
 def refuse_other(run: GameRun, full: np.ndarray) -> None:
-    """Raise ModelOutputError where f(x) as it was found, [N, K], is not the model's own."""
+    """Raises ModelOutputError if f(x) as it was found, [N, K], is not the model's own."""
     if not run.quantity.linear or run.engine.score is not None:
         return
     if run.structure is None:
@@ -180,8 +180,8 @@ def refuse_other(run: GameRun, full: np.ndarray) -> None:
 
 
 def whole(run: GameRun) -> tuple[np.ndarray, np.ndarray] | None:
-    """(the value with nothing replaced, as the model itself answers whole rows [N, K], how far
-    rounding may take a structure's from it [N, K]); None where the model itself answered.
+    """(the value with nothing replaced, as the model itself answers full rows [N, K], how far
+    rounding may take a structure's from it [N, K]); None if the model itself answered.
     """
     if run.structure is None and not run.own_base:
         return None
@@ -214,7 +214,7 @@ def _mean(run: GameRun, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.nd
 
 
 def _whole(run: GameRun, means: np.ndarray) -> np.ndarray:
-    """The quantity of means [.., 1, K] with nothing replaced; NaN where it has none; [n, K]."""
+    """The quantity of means [.., 1, K] with nothing replaced; NaN if it has none; [n, K]."""
     combined = means if run.quantity.groups is None else run.quantity.combined(means)
     if run.quantity.outer is None:
         return combined[:, 0]
@@ -228,7 +228,7 @@ def values(
     """v(S) for a list of coalitions; float64 [n, C, K], or [1, C, K] where groups are measured.
 
     masks: bool [C, P], True = kept; or what gives such an array for a slice. rows: int [n],
-    which instances; None: all. Rows are asked once for hybrids that agree where an instance
+    which instances; None: all. Rows are asked once for hybrids that agree if an instance
     saves a quarter of its rows by it. distinct: for few coalitions, the donors that agree in
     what a coalition replaces are asked once, where that saves as much.
     """
@@ -254,9 +254,9 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
 
 
 def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """v(S) for coalitions of which each instance has its own; float64 [n, C, K].
+    """v(S) for coalitions that each instance has for itself; float64 [n, C, K].
 
-    masks: bool [n, C, P], True = kept, of the instances `rows` [n]. Of games without groups.
+    masks: bool [n, C, P], True = kept, of the instances `rows` [n]. The game must have no groups.
     """
     (n, C, _), quantity = masks.shape, run.quantity
     asked = masks
@@ -294,8 +294,8 @@ def _measured(
 ) -> np.ndarray:
     """The quantity of C coalitions out of means [.., C, K], where the last keeps everything.
 
-    With nothing kept all rows x are the same hybrids, so the groups' means are equal: made so
-    to the last bit.
+    With nothing kept all rows x are the same hybrids, so the groups' means are equal: they are made
+    equal bit for bit.
     """
     if run.quantity.groups is not None and run.shares_base:
         for c in range(C) if C <= run.P + 2 else (0,):  # of a table the first
@@ -309,8 +309,8 @@ def _measured(
 def walk(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
 
-    Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the
-    others. For the instances `rows` [n].
+    Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the others.
+    Only the instances `rows` [n] are walked.
     """
     sums, bad = run.walker().sums(run.codes[rows], orders)
     sums = run.with_offset(sums)
@@ -348,7 +348,7 @@ def _of_walk(orders: np.ndarray) -> Callable[[int], np.ndarray]:
 
 
 def _refuse_walked(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
-    """Raise ModelOutputError for a walk through answers that are not finite.
+    """Raises ModelOutputError for a walk through answers that are not finite.
 
     A walk keeps sums over donors only, so the coalition is asked again to name the donor.
     """
@@ -359,7 +359,7 @@ def _refuse_walked(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np.
     values(run, kept, rows[n : n + 1])
     raise ModelOutputError(
         "the model's head, as structure= declares it, returned answers that are not finite for "
-        f"X row {rows[n]}, where the model itself returns numbers. Mend head=, or leave "
+        f"X row {rows[n]}, where the model itself returns numbers. Fix head=, or leave "
         "structure= out."
     )
 

@@ -1,8 +1,8 @@
-"""The model's own answers to whole rows, against which a structure's answers are held.
+"""Compares a structure's answers with the model's own answers to full rows.
 
 What is read from a trace, or declared, answers hybrids in the model's place. The rows that are
 explained, and the donors, are asked of both: N + B rows, where hybrids are at least one for each
-pair. So every result has the model's own f(x) beside it.
+pair. Every result can therefore be compared with the model's own f(x).
 
 Letters: N instances, B donors, K outputs, n rows looked at together, A answers.
 """
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 Ends = tuple[np.ndarray, np.ndarray]  # the smallest and the largest answer, [K] each
 Both = tuple[np.ndarray, np.ndarray]  # the structure's answers to rows and the model's, [R, K] each
 LEAST_HYBRIDS = 128
-MANY, BLOCK = 8192, 1024  # beyond so many rows a larger block pays for its compilation
+MANY, BLOCK = 8192, 1024  # beyond this number of rows a larger block pays for its compilation
 ROWS = 1 << 14  # looked at together: a memory map is read in pieces
 
 
 @dataclass(frozen=True)
 class WholeAnswers:
-    """Of the instances, float64 [N, K]."""
+    """The model's own answers to the instances, float64 [N, K]."""
 
     answers: np.ndarray  # the model's own
     allowed: np.ndarray  # how far rounding may take the structure's from them
@@ -45,7 +45,7 @@ class WholeAnswers:
 
 
 def whole_answers(ask: GameRun) -> WholeAnswers:
-    """Ask both for the game's instances and donors; raises ModelOutputError.
+    """Asks both for the game's instances and donors; raises ModelOutputError.
 
     ask: the run of these games, of a model with a structure.
     """
@@ -111,11 +111,11 @@ def _checked(
     both: Both | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(the model's own answers to these rows, how far rounding may take the structure's from them);
-    raises where the structure gives others.
+    raises if the structure gives others.
 
-    ends: the smallest and the largest of the donors' answers, by which an answer's spread is told,
-    so that it does not hang on what else is explained; None: these are the donors. both: what both
-    answer to the rows; None: they are asked.
+    ends: the smallest and the largest of the donors' answers; the tolerance scales with the
+    distance to them, so it does not depend on what else is explained; None: these are the donors.
+    both: what both answer to the rows; None: they are asked.
     """
     answers, allowed = [], []
     agreement = engine.findings.agreement
@@ -154,10 +154,10 @@ def _asked(engine: Engine, codes: np.ndarray) -> Both:
 
 
 def _hold_players(ask: GameRun, ends: Ends) -> None:
-    """Raise InputError where a layer that is declared to be a sum over players is none.
+    """Raises InputError if a layer that is declared to be a sum over players is none.
 
-    A hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model. The probe knew
-    no players, and compared whole rows alone.
+    It compares a hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model.
+    The probe knew no players, and compared full rows alone.
     """
     engine, replacement = ask.engine, ask.engine.replacement
     rng, agreement = np.random.default_rng(0), engine.findings.agreement
@@ -193,8 +193,8 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
 
 
 def refuse_structure(ask: GameRun, structure: str, full: np.ndarray) -> None:
-    """Raise ModelOutputError where f(x) of the instances, as it was found [N, K], is not the
-    model's: a closed form, or what sums a structure up, is held against it too.
+    """Raises ModelOutputError if f(x) of the instances, as it was found [N, K], is not the model's:
+    a closed form, or what sums a structure up, is compared with it too.
     """
     engine, whole = ask.engine, ask.ask_whole()
     wrong = _apart(full, whole.answers, whole.allowed)
@@ -207,8 +207,9 @@ def refuse_structure(ask: GameRun, structure: str, full: np.ndarray) -> None:
 
 
 def refuse_wrong_program(ask: GameRun, full: np.ndarray) -> None:
-    """Raise ModelOutputError where f(x) of the instances, as the run found it [N, K], is not what
-    the probe's program answers; asked for as many instances as the probe has rows, in one call.
+    """Raises ModelOutputError if f(x) of the instances, as the run found it [N, K], is not what the
+    probe's program answers; that program is asked for as many instances as the probe has rows, in
+    one call.
     """
     engine, look = ask.engine, ask.engine.findings.look
     if look is None or look.asked is None or full.shape[1] != look.answer.shape[1]:
@@ -223,14 +224,14 @@ def refuse_wrong_program(ask: GameRun, full: np.ndarray) -> None:
         raise ModelOutputError(
             f"{model.name} gives another answer to X row {int(place[gap[1]])} in the program of "
             f"{rows} rows than in the one that answered its hybrids: by up to {gap[0]:.3g}. Either "
-            "a row's answer depends on the rows beside it, and must not, or XLA's compiler makes "
+            "a row's answer depends on the rows with it, and must not, or XLA's compiler makes "
             "one of the two programs wrong: use another version of jaxlib, or say backend='host' "
             "in as_model."
         )
 
 
 def widen(ask: GameRun) -> None:
-    """Allow each row what its answer goes by rounding."""
+    """Widens every row's tolerance to the measured rounding error of its answer."""
     for first in range(0, ask.N, ROWS):
         _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
 
@@ -250,7 +251,7 @@ def _refuse(engine: Engine, structure: str, where: str, found: np.ndarray, own: 
     k = int(np.where(np.isfinite(apart), apart, np.inf).argmax())
     raise ModelOutputError(
         f"the structure {structure!r} of {engine.model.name} gives {found[k]:.9g} for "
-        f"{where}, but the model itself gives {own[k]:.9g}: more than rounding can do. Say "
+        f"{where}, but the model itself gives {own[k]:.9g}: more than rounding explains. Say "
         'structure="plain" in as_model, so that the model itself answers every hybrid.'
     )
 
@@ -287,7 +288,7 @@ def _both(
 
     hybrids: (codes of donors [R, C], bool [R, C], which are kept of the rows); None: all of them.
 
-    By the programs of the probe, so that nothing is compiled for few rows; many go in larger
+    The programs of the probe are used, so that nothing is compiled for few rows; many go in larger
     blocks.
     """
     model, programs = engine.model, engine.findings.programs
@@ -319,7 +320,7 @@ def _both(
     return found[: len(rows)], own[: len(rows)]
 
 
-# Donors are asked once for all instances; of a model whose structure is known, by the table of its
+# Donors are asked once for all instances; for a model whose structure is known, by the table of its
 # values (`player_values`).
 
 ROWS_AT_A_TIME = 1 << 22  # scores held together
@@ -337,7 +338,7 @@ class EmptyAndFull:
     def of_donors(self, here: np.ndarray) -> np.ndarray:
         """The mean score of the donors themselves, [n, K]: what keeping nothing gives.
 
-        Donors are asked once for all instances, and scored against each where the score looks at
+        Donors are asked once for all instances, and scored against each if the score looks at
         f(x), once for each distinct answer.
         """
         engine = self._ask.engine
@@ -412,8 +413,8 @@ class EmptyAndFull:
         return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
 
     def _beside(self, here: np.ndarray) -> np.ndarray:
-        """What the score looks at beside an answer: f(x) [n, A] of the instances `here`, or what
-        the score makes of it.
+        """What the score looks at in addition to an answer: f(x) [n, A] of the instances `here`, or
+        what the score makes of it.
         """
         score = self._ask.engine.score
         assert score is not None

@@ -1,4 +1,5 @@
-"""What a game refuses: too many coalitions before it asks, bad answers after; and tells: long runs.
+"""What a game refuses: too many coalitions before it asks, bad answers after; and what it warns of:
+long runs.
 
 Letters: N instances, B donors, P players, K scores, R rows, C code columns.
 """
@@ -33,7 +34,7 @@ LARGEST_STRETCH = 1 << 23
 
 
 def refuse_lost_sums(engine: Engine, *found: np.ndarray) -> None:
-    """Raise ModelOutputError where a result is not finite, of a model whose answers all were."""
+    """Raises ModelOutputError if a result is not finite though all answers of the model were."""
     model = engine.model
     if model.nonfinite == "propagate" or all(np.isfinite(one).all() for one in found):
         return
@@ -45,7 +46,7 @@ def refuse_lost_sums(engine: Engine, *found: np.ndarray) -> None:
 
 
 def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
-    """Raise EnumerationLimitError for what cannot be enumerated; largest [N] as of `Survey`."""
+    """Raises EnumerationLimitError for what cannot be enumerated; largest [N] as in `ExactCost`."""
     if not game.quantity.linear:
         refuse_wide_table(game)
     k = int(largest.max())
@@ -64,7 +65,7 @@ def refuse_too_many(game: GameRun, largest: np.ndarray) -> None:
 
 
 def refuse_wide_table(game: GameRun) -> None:
-    """Raise EnumerationLimitError where a full table has too many players."""
+    """Raises EnumerationLimitError if a full table has too many players."""
     if game.P > LARGEST_TABLE:
         quantity = game.quantity
         raise EnumerationLimitError(
@@ -75,7 +76,7 @@ def refuse_wide_table(game: GameRun) -> None:
 
 
 def refuse_biased_link(game: GameRun) -> None:
-    """Raise InputError for an outer function of a random model's answers."""
+    """Raises InputError for an outer function of a random model's answers."""
     quantity = game.quantity
     if not quantity.linear and not game.engine.model.deterministic:
         raise InputError(
@@ -85,7 +86,7 @@ def refuse_biased_link(game: GameRun) -> None:
 
 
 def refuse_large_tables(game: GameRun) -> None:
-    """Raise MemoryPlanError where full tables are needed and one does not fit the memory."""
+    """Raises MemoryPlanError if full tables are needed and one does not fit the memory."""
     if not game.quantity.linear:
         table_limits(game, 1)  # the model's outputs are not known yet; one at least
 
@@ -120,11 +121,11 @@ def refuse_bad_answers(
     masks: np.ndarray | None = None,
     scored: bool = True,
 ) -> Check:
-    """Refuse answers that are not finite, scores out of bounds, and say for which coalition; warn
-    where scores were cut to their bounds.
+    """Returns a check that refuses answers that are not finite and scores out of bounds, and says
+    for which coalition; it warns if scores were cut to their bounds.
 
     rows: the game's instances that the stream numbers from 0; masks: the list it names; scored:
-    False where the answers are the model's own.
+    False if the answers are the model's own.
     """
     score = engine.score if scored else None
     limited = score is not None and score.bounds is not None
@@ -155,7 +156,7 @@ def refuse_bad_answers(
             return  # only the padding
         raise ModelOutputError(
             f"the model returned {values[bad[0]][~np.isfinite(values[bad[0]])][0]} for "
-            f"{where(int(bad[0]))}. Mend the model{' or the score of quantity=' * own}, or say "
+            f"{where(int(bad[0]))}. Fix the model{' or the score of quantity=' * own}, or say "
             'nonfinite="propagate" in as_model.'
         )
 
@@ -180,13 +181,13 @@ _told_cut = ContextVar("_told_cut", default=False)  # whether this call has warn
 
 
 def tell_cuts_again() -> None:
-    """Let the next cut score warn: a new call begins, which warns once."""
+    """Lets the next cut score warn: a new call begins, which warns once."""
     _told_cut.set(False)
 
 
 def _tell_cut(score: Score) -> None:
-    """Warn of scores that were cut, once a call. No number of a row is told: bounds of private
-    releases must not be made of the data.
+    """Warns of scores that were cut, once a call. The warning has no number of a row, because
+    bounds of private releases must not be made of the data.
     """
     assert score.bounds is not None
     if _told_cut.get():
@@ -215,8 +216,8 @@ MOST_HOST_ROWS = 10_000_000
 OF_A_COLUMN = 4.0  # to make a hybrid: its mask, both rows' codes, the choice between them
 TRACED = 32  # rows that a head is traced for
 OF_A_PART = 2.0  # to join two parts, for each of their numbers
-# The same where a block of parts leaves a core's cache. Of a convolution with 16,384 units a hybrid
-# by its layer took two thirds of the time of a whole row, which counts 942,080 operations.
+# The same if a block of parts leaves a core's cache. With a convolution of 16,384 units a hybrid by
+# its layer took two thirds of the time of a full row, which counts 942,080 operations.
 OF_A_FAR_PART, CACHED = 32.0, 1 << 18
 
 
@@ -228,7 +229,9 @@ def minute(devices: Sequence[Any]) -> float:
 
 
 def operations_of_a_row(ask: GameRun) -> float:
-    """Of a probed JAX model, with the making of the hybrid; less where a structure answers."""
+    """Operations of a row of a probed JAX model, with the making of the hybrid; fewer if a
+    structure answers.
+    """
     engine = ask.engine
     hybrid = OF_A_COLUMN * engine.replacement.columns
     whole = hybrid + engine.operations
@@ -239,7 +242,7 @@ def operations_of_a_row(ask: GameRun) -> float:
 
 @once
 def _operations_of(engine: Engine) -> float:
-    """Of one hybrid that the structure answers: its parts joined, and the head."""
+    """Operations of one hybrid that the structure answers: its parts joined, and the head."""
     structure, known = engine.structure, engine.known
     params, dtype = engine.model.params, engine.replacement.dtype
     head = operations(engine.compiled.head(structure, params, TRACED, dtype).closed.jaxpr, TRACED)
@@ -249,7 +252,7 @@ def _operations_of(engine: Engine) -> float:
 
 
 def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
-    """What makes so many model rows a long run; empty: it is none. Probes the model.
+    """What makes `rows` model rows a long run; empty if it is none. It probes the model.
 
     beside: operations of one core of the host for what is drawn. drawn: those by which a row is
     drawn where the model runs.
@@ -279,7 +282,9 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
 def tell_long_run(
     ask: GameRun, rows: int, ways: str, beside: float = 0.0, drawn: float = 0.0
 ) -> None:
-    """Warn, before it starts, of a run that takes more than about a minute; ways: to shorten it."""
+    """Warns, before it starts, of a run that takes more than about a minute; ways: to shorten
+    it.
+    """
     said = why_long(ask, rows, beside, drawn)
     if said:
         tell(said, ways)

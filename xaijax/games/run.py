@@ -64,7 +64,7 @@ class RunCost:
 class GameRun:
     """The games of N instances on one engine; rows are planned, asked, checked and counted here.
 
-    What a run is asked for as a whole are the functions of `games/ask.py`.
+    The functions of `games/ask.py` are what a run is asked for as a whole.
 
     Attributes:
         engine: what is asked, and what the probe found once `probe` or `backend` was called.
@@ -77,7 +77,7 @@ class GameRun:
             base value.
         largest: int64 [N], the most players in which an instance differs from a donor, once
             counted by `exact_cost`.
-        own: what the score looks at beside an answer, [N, A], once an instance was asked.
+        own: what the score looks at in addition to an answer, [N, A], once an instance was asked.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class GameRun:
     ) -> None:
         """rows: instances as read by the engine's table; progress(model rows done). asks: False for
         a plan, for which the model is asked nothing but its probe, and a translation compared on no
-        more than its first rows. encoded: gives what `Evaluator.encoded` makes of these rows, where
-        somebody keeps it. own: what the score looks at beside an answer, [N, A]; None: f(x), or
-        what the score makes of it. first: which row of X the first is, for messages.
+        more than its first rows. encoded: gives what `Evaluator.encoded` makes of these rows, if
+        somebody keeps it. own: what the score looks at in addition to an answer, [N, A]; None:
+        f(x), or what the score makes of it. first: which row of X the first is, for messages.
         """
         before_jax()
         self.evaluator, self.quantity = evaluator, quantity
@@ -131,7 +131,7 @@ class GameRun:
         return self.engine
 
     def walker(self) -> WalkBackend:
-        """The loop along orders, where there is one; see `may_walk`."""
+        """The loop along orders, if there is one; see `may_walk`."""
         walker = self.evaluator.walker(self.table, self._few(), self.N)
         self.engine = self.evaluator.engine
         return walker
@@ -155,8 +155,8 @@ class GameRun:
 
     @property
     def shares_base(self) -> bool:
-        """Whether all instances, or groups, have one mean where nothing is kept of x. Not where
-        columns are always kept, nor where each row has a baseline of its own. The answers of a
+        """Whether all instances, or groups, have one mean where nothing is kept of x. They have not
+        if columns are always kept, or if each row has a baseline of its own. The answers of a
         random model differ by chance from instance to instance.
         """
         score = self.engine.score
@@ -173,7 +173,7 @@ class GameRun:
         return self.scores * (np.abs(factors).sum() if isinstance(factors, np.ndarray) else 1.0)
 
     def note_size(self, *scores: np.ndarray) -> None:
-        """Look at scores of data rows in the groups' means; see `subtracted`."""
+        """Looks at scores of data rows in the groups' means; see `subtracted`."""
         for one in scores:
             size = np.nan_to_num(max(one.max(initial=0.0), -one.min(initial=0.0)), posinf=0.0)
             self.scores = max(self.scores, float(size))
@@ -198,7 +198,7 @@ class GameRun:
 
     def _differing(self, rows: np.ndarray) -> np.ndarray:
         """Which players of these instances differ from each donor, bool [n, B, P]."""
-        donors = self.engine.replacement.codes
+        donors = self.engine.replacement.bits
         if self.engine.model.deterministic:
             return _differ(self.codes[rows], donors, self.engine.code_players, self.P)
         # A random answer differs from itself: nothing may be asked once for two.
@@ -270,9 +270,9 @@ class GameRun:
         return bool(np.isfinite(self._sizes).all())
 
     def ask_whole(self) -> WholeAnswers:
-        """The model's own answers to the instances, whole rows, where a structure answers hybrids.
+        """The model's own answers to the instances, as full rows, if a structure answers hybrids.
 
-        The first time they are asked, and the structure's answers are held against them; raises
+        They are asked the first time, and the structure's answers are compared with them; raises
         ModelOutputError for a row, of X or of the donors, which the two answer differently.
         """
         if self._whole is None:
@@ -325,17 +325,17 @@ class GameRun:
         )
 
     def counted(self, stream: Stream) -> None:
-        """Add the stream's rows to the count."""
+        """Adds the stream's rows to the count."""
         self.count.distinct += stream.distinct_rows
         self.count.padded += stream.rows - stream.distinct_rows
 
     def answered(self, rows: int) -> None:
-        """Count rows that a closed form looked at, one for each instance."""
+        """Counts rows that a closed form looked at, one for each instance."""
         self.count.distinct += rows
         self.told(rows)
 
     def telling(self, stream: Stream) -> Done:
-        """Turn rows of the stream, which hold the padding of small pairs, into rows asked for."""
+        """Turns rows of the stream, which hold the padding of small pairs, into requested rows."""
         done = told = 0
 
         def tell(rows: int) -> None:
@@ -386,7 +386,7 @@ class GameRun:
         return answers if offset is None else answers + offset
 
     def instances(self, here: np.ndarray) -> Instances:
-        """Codes of the instances `here`, with the model's own answers where the score needs them.
+        """Codes of the instances `here`, with the model's own answers if the score needs them.
 
         The answers of all instances are asked at once, one row each, when first needed.
         """
@@ -409,7 +409,7 @@ class GameRun:
     def with_less_where_memory_is_short(
         self, backend: Backend, run: Callable[[Backend], Result]
     ) -> tuple[Backend, Result]:
-        """Run one stretch, again with half the tile as often as the device runs out of memory.
+        """Runs one stretch, again with half the tile as often as the device runs out of memory.
 
         The plan should keep that from happening; returns the backend that did it, and what came.
         """

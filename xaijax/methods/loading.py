@@ -1,4 +1,4 @@
-"""`load`: what was saved, back from its file."""
+"""`load`: reads what was saved from its file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Loaded = Explanation | PrivateExplanation | Interactions | AmortizedExplainer
 
 @public
 def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
-    """Read a file that `save` wrote: an `Explanation`, say, or what an explainer has learned.
+    """Reads a file that `save` wrote, such as an `Explanation` or a fitted `AmortizedExplainer`.
 
-    What comes back equals what was saved: bytes, dtypes, names, stats and provenance. The file may
-    come from anyone: nothing in it is run, and no more is read than `max_bytes` allows. An
-    `AmortizedExplainer` comes back without its explainer, whose model is in no file: give it one
-    by `with_explainer`.
+    The result equals what was saved: bytes, dtypes, names, stats and provenance. The file may come
+    from anyone: nothing in it is run, and no more is read than `max_bytes` allows. An
+    `AmortizedExplainer` is loaded without its explainer, whose model is in no file: add one with
+    `with_explainer`.
 
     Args:
         path: str or path. The file.
@@ -43,8 +43,8 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
 
     Raises:
         FileNotFoundError: there is no such file.
-        InputError: a file of another kind, a damaged one, one of a newer version, or one whose
-            content is larger than allowed.
+        InputError: the file is of another kind, damaged, from a newer version, or larger than
+        allowed.
         InputTypeError: `path` is not a path, or `max_bytes` is not a whole number.
         ImportError: `data` is a frame of a library that is not installed.
 

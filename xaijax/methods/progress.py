@@ -19,7 +19,7 @@ from xaijax.games.run import GameRun
 from xaijax.results.plan import Plan
 
 with warnings.catch_warnings():
-    # In a notebook without ipywidgets tqdm draws its bar as text, and would warn of that on import.
+    # In a notebook without ipywidgets tqdm draws its bar as text, and warns of it on import.
     warnings.simplefilter("ignore", TqdmWarning)
     from tqdm.auto import tqdm
 
@@ -29,7 +29,7 @@ _watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", def
 
 @contextmanager
 def watched(told: Callable[[float], None] | None) -> Iterator[None]:
-    """Call `told` with the share that is done of each run inside that shows no bar."""
+    """Calls `told` with the completed share of each run inside that shows no bar."""
     before = _watcher.set(told)
     try:
         yield
@@ -38,7 +38,7 @@ def watched(told: Callable[[float], None] | None) -> Iterator[None]:
 
 
 class _Watched(plain):
-    """Draws nothing, and tells how far it is."""
+    """Draws nothing and reports its progress."""
 
     def __init__(self, total: int, told: Callable[[float], None]) -> None:
         super().__init__(total=total, disable=True)
@@ -53,7 +53,9 @@ class _Watched(plain):
 def progress_bar(
     progress: Any, total: int, counted: str = "model rows", unit: str = "row"
 ) -> plain:
-    """A bar over `total`; progress None: in a terminal or notebook once a run takes a while."""
+    """A bar over `total`; with progress None it is shown in a terminal or notebook after a
+    while.
+    """
     shown = read_progress(progress)
     told = _watcher.get()
     if shown is False and told is not None:

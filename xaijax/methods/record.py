@@ -1,4 +1,4 @@
-"""What every explainer keeps of a run: the form of its numbers, its cost, and how it was made.
+"""Records a run of any explainer: its numbers, its cost, and how it was made.
 
 Two questions that names and sizes in the provenance do not tell apart have other fingerprints: of
 the donor rows with their weights, and of the functions that the user gave (a link, a difference, a
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from xaijax.games.run import GameRun
     from xaijax.models import Model
 
-DEEP = 12  # functions within functions that are looked into
-CALLED = 3  # levels that a function called by a global name takes: functions may call each other
+DEEP = 12  # depth of functions within functions that are read
+CALLED = 3  # levels used up by a function called by a global name: functions may call each other
 VERSIONS = {"xaijax": __version__, "jax": jax.__version__, "numpy": np.__version__}
 
 
@@ -63,7 +63,7 @@ def instances(X: Any, rows: Any) -> dict[str, Any]:
 def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[str, Any]:
     """Returns the part of stats that says what a run cost, and where it ran.
 
-    before: the clock when the run began; seconds: since then, with compilation.
+    before: the clock when the run began; seconds: the time since then, with compilation.
     """
     compile_seconds = clock.compile_seconds - before.compile_seconds
     return {
@@ -77,7 +77,7 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
 
 
 def cost_of(game: GameRun, before: Clock, seconds: float) -> dict[str, Any]:
-    """Returns the same with the rows that a game asked, and the fingerprints of its question."""
+    """Returns the same with the model rows of a game, and the fingerprints of its question."""
     clock = game.evaluator.clock
     return {
         "model_rows": game.count.distinct - (clock.spared_rows - before.spared_rows),
@@ -114,11 +114,11 @@ def background(replacement: Replacement) -> dict[str, Any]:
 
 
 def fingerprint(game: GameRun) -> str:
-    """32 hexadecimal digits; equal for the same donors in the same order and the same functions.
+    """32 hexadecimal digits, equal for the same donors in the same order and the same functions.
 
-    Functions are compared by their code, defaults and what they close over, and by the numbers,
-    texts, arrays and functions of the user's that they read by a global name or hold. A sampler's
-    rows are draws, and left out, as is what a function makes of the instances.
+    Functions are compared by their code, defaults and closures, and by the user's numbers, texts,
+    arrays and functions that they read by a global name or hold. The rows of a sampler are draws
+    and are left out, as are the rows that a function makes of the instances.
     """
     engine, quantity = game.engine, game.quantity
     digest = engine.replacement.digest.copy()
@@ -130,10 +130,11 @@ def fingerprint(game: GameRun) -> str:
 
 
 def model_fingerprint(game: GameRun) -> str | None:
-    """What tells the model from others, where it can be read; None: a function on the host, say.
+    """The fingerprint of the model, if it can be read; None for a function on the host, for
+    example.
 
-    A JAX model's is worked out once, with the parameters that its programs hold; an estimator that
-    is asked itself is read at each call, since it may have been fitted again.
+    A JAX model's fingerprint is computed once, with the parameters that its programs hold. An
+    estimator that is itself called is read at each call, since it may have been fitted again.
     """
     engine = game.engine
     return engine.model.mark(engine.findings) if engine.on_host else engine.mark
@@ -148,12 +149,12 @@ def digest_of(value: Any) -> str:
 
 
 def functions_of(quantity: Quantity) -> dict[str, str]:
-    """The fingerprint of a link, for stats; two functions may have one name."""
+    """The fingerprint of a link, for stats, since two functions may have one name."""
     return {} if quantity.outer is None else {"link_fingerprint": digest_of(quantity.outer)}
 
 
 def _parts(value: Any, deep: int) -> Iterator[bytes]:
-    """What tells one value, or function, from another."""
+    """The bytes that distinguish one value, or function, from another."""
     yield type(value).__qualname__.encode()
     if deep <= 0:
         return
@@ -194,7 +195,7 @@ def _plain(value: Any) -> bool:
 
 
 def _is_users(value: Any) -> bool:
-    """Whether it is a function of the user's own, and of no library."""
+    """Whether it is one of the user's own functions, not a library's."""
     return isinstance(value, FunctionType) and not of_library(value.__globals__.get("__name__"))
 
 

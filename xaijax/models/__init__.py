@@ -5,7 +5,7 @@ Reading order:
     as_model        `as_model`: functions, modules and estimators in, a `Model` out
     as_jax          `as_jax`: a host model as a JAX function
     players_of      players from a ColumnTransformer: the columns that come from one source column
-    model           `Model`: what the engine sees of a model, and what a person can ask of it
+    model           `Model`: what the engine sees of a model, and what the user can ask of it
     adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
     asking/         a model asked: probes, calls on the host, labels
     translations/   fitted scikit-learn estimators as JAX functions

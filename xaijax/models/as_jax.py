@@ -32,8 +32,8 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     Nothing is compared here; `model.predict(rows)` compares.
 
     A host model is called back through `jax.pure_callback`, once for a whole batch, with the rows
-    as a read-only array in the dtype given. The answer has the dtype of the rows where that is
-    float32 or float64, else float32. A host model cannot be differentiated.
+    as a read-only array in the dtype given. The answer has the dtype of the rows if that is float32
+    or float64, else float32. A host model cannot be differentiated.
 
     If a host model, or a check of its answer, fails inside JAX, the error is JAX's own runtime
     error with the text inside. Explainers do not go this way: they call a host model outside
@@ -43,16 +43,16 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         model: a `Model` of `as_model`. A host model that takes frames only cannot be used.
         outputs: int or None. K, the number of columns of a host model's answer; 1 stands for one
             number per row. None: read from the model's output and classes, or from output_names; if
-            these do not tell, one number per row.
+            these do not say, one number per row.
 
     Returns:
-        A function of rows [R, *F] that gives a `jax.Array` [R] or [R, K]. That of a host model also
-        takes more axes in front, rows [..., R, *F]; use `jax.vmap` for a JAX model.
+        A function of rows [R, *F] that gives a `jax.Array` [R] or [R, K]. The function of a host
+        model also takes more axes in front, rows [..., R, *F]; use `jax.vmap` for a JAX model.
 
     Raises:
         InputError: `outputs` below 1, or given for a JAX model; a host model with jax older than
-            0.12. From the function: rows without a row axis, an estimator that has changed, or one
-            that was found since to differ from its translation.
+            0.12. The function raises it for rows without a row axis, an estimator that has changed,
+            or one that was found since to differ from its translation.
         InputTypeError: `model` is not a `Model`, or `outputs` not a whole number.
 
     Example:
@@ -78,7 +78,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
     if jax.__version_info__[:2] < _OLDEST:
         raise InputError(
             f"model= is a host model, and calling it from inside JAX needs jax >= 0.12; got jax "
-            f"{'.'.join(map(str, jax.__version_info__))}, in which jax.pure_callback can hang on "
+            f"{'.'.join(map(str, jax.__version_info__))}, in which jax.pure_callback can block on "
             f"a single core. Update jax, or explain the model directly: the explainers call it "
             f"outside jit."
         )
@@ -128,7 +128,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
 def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Array]:
     if outputs is not None:
         raise InputError(
-            f"outputs= is for host models; {model.name} is traced by JAX and tells its own. Leave "
+            f"outputs= is for host models; {model.name} is traced by JAX and has its own. Leave "
             f"it out."
         )
     apply = model.apply

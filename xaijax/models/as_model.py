@@ -56,83 +56,81 @@ def as_model(
     nonfinite: Literal["raise", "propagate"] = "raise",
     state: Any = None,
 ) -> Model:
-    """Make a `Model`, which every explainer takes, of a function or a fitted estimator.
+    """Makes a `Model`, which every explainer takes, from a function or a fitted estimator.
 
     A model answers R rows with one number each, [R], or with K numbers each, [R, K]; [R, 1] is read
     as [R]. It runs on one of two backends: JAX compiles it for the devices ("jax"), or Python calls
     it as it is ("host"). Nothing is called or traced here; that is left to the first use.
 
     Args:
-        f: the model, a function of rows [R, *F]. One of: a JAX function f(X), or f(params, X) with
-            `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
+        f: the model, a function of rows [R, *F]. It is one of: a JAX function f(X), or f(params, X)
+            with `params`, written for a batch; any NumPy callable, with backend="host"; a fitted
             scikit-learn estimator or Pipeline, or another object with `predict`; its method
             `predict_proba`, `decision_function` or `predict`, which is the estimator with that
             output, or its `transform`, `score_samples` or `predict_log_proba`, called on the host;
             a booster of XGBoost or LightGBM; a module of a neural library, or the path of an ONNX
-            file (docs/networks.md has each in five lines).
-            A module is read in inference form and is not changed. A `Model` comes back as it is,
-            if no option is given.
+            file (docs/networks.md has each in five lines). A module is read in inference form and
+            is not changed. A `Model` comes back as it is, if no option is given.
         params: pytree of arrays or None; the variables of a Flax linen module, the params of a
-            Haiku function. An argument of the compiled function, never a constant in it. Arrays
-            that a JAX function closes over are read once, when it is traced, as by `jax.jit`. To
-            change arrays later, pass them here and use `Model.replace`.
-            All programs of a model (explanations, `predict`, labels, gradients, interactions) are
-            of one state of what f reads: the one at its first trace. If a global, a closed-over
-            value, a default, or an attribute that the code names has changed at a later trace,
-            InputError names it; make the model anew. A new model reads the new state.
-        backend: where the model runs.
-            "auto" (the default): an estimator runs in JAX if it has a translation
-            (`register_translation`), and the two are compared on all rows that are explained. Where
-            they differ, or there is no translation, the estimator runs on the host, and the repr
-            says why. All other models are traced by JAX. A function that cannot be traced is an
-            error at its first use; it is never moved to the host unasked.
-            "jax": as "auto", but an estimator that cannot run in JAX is an error.
-            "host": the function or estimator is called as it is.
-            A translation is of the fit that was read. If the estimator changes afterwards, the next
-            use is an InputError; make the model anew.
-        output: what is explained. Of an estimator: "proba", [R, K], also for two classes;
+            Haiku function. They are an argument of the compiled function, never a constant in it.
+            Arrays that a JAX function closes over are read once, when it is traced, as by
+            `jax.jit`. To change arrays later, pass them here and use `Model.replace`. All programs
+            of a model (explanations, `predict`, labels, gradients, interactions) are of one state
+            of what f reads: the one at its first trace. If a global, a closed-over value, a
+            default, or an attribute that the code names has changed at a later trace, InputError
+            names it; make the model anew. A new model reads the new state.
+        backend: where the model runs. "auto" (the default): an estimator runs in JAX if it has a
+            translation (`register_translation`), and the two are compared on all rows that are
+            explained. If they differ, or there is no translation, the estimator runs on the host,
+            and the repr says why. All other models are traced by JAX. A function that cannot be
+            traced is an error at its first use; it is never moved to the host unasked. "jax": as
+            "auto", but an estimator that cannot run in JAX is an error. "host": the function or
+            estimator is called as it is. A translation is of the fit that was read. If the
+            estimator changes afterwards, the next use is an InputError; make the model anew.
+        output: what is explained. For an estimator: "proba", [R, K], also for two classes;
             "decision", scores; "label", the class labels of `predict`; "value", the answer of a
-            regressor. Of any other model these words change no answer: they say what the answer is.
-            A class label, an output's index or one of `output_names`: that column, [R]; where
+            regressor. For any other model these words change no answer: they say what the answer
+            is. A class label, an output's index or one of `output_names`: that column, [R]; if
             classes are known, a number is read as a label. The column of a classifier without
-            predict_proba is its decision for that class (of two classes, the decision, negated for
+            predict_proba is its decision for that class (for two classes, the decision, negated for
             the first); without any scores, it is 1 where `predict` returns the label, else 0. A
-            classifier of several targets has the outputs "target: class", such as "0: yes".
-            None: of an estimator that is no regressor "proba", else "decision" (decision_function
-            or score_samples), if it has them. Otherwise "label" for classifiers, whose labels
+            classifier of several targets has the outputs "target: class", such as "0: yes". None:
+            for an estimator that is no regressor "proba", else "decision" (decision_function or
+            score_samples), if it has them. Otherwise "label" for classifiers, whose labels
             `Explainer` takes only if they are 0 and 1, and an error for clusterers, whose labels
             are no amounts. "value" for all other models.
         classes: labels of the columns, in order, at least two. An estimator brings its own.
-        threshold: float or None. For models that give one score a row and do not decide themselves:
-            a larger score is the second class, or 1, for `Model.labels`. Classifiers with `predict`
-            refuse it.
+        threshold: float or None. It is for models that give one score a row and do not decide
+            themselves: a larger score is the second class, or 1, for `Model.labels`. Classifiers
+            with `predict` refuse it.
         feature_names: names [F] of the inputs, or None.
         output_names: names [K] of the outputs, or None.
-        input_shape: tuple or None. The shape of one instance. None: [F]; of a network whatever its
-            rows have; of an explainer what its background has.
-        allow_nan: bool or None. Whether rows may hold NaN. None: as the model itself says, by
-            scikit-learn's tags, for a Pipeline step by step up to its imputer, for a
+        input_shape: tuple or None. It is the shape of one instance. None: [F]; for a network
+            whatever its rows have; for an explainer what its background has.
+        allow_nan: bool or None. It says whether rows may hold NaN. None: as the model itself says,
+            by scikit-learn's tags, for a Pipeline step by step up to its imputer, for a
             ColumnTransformer column by column. XGBoost, LightGBM and CatBoost take NaN; functions
             and neural networks do not.
         deterministic: False says that the same rows may get different answers.
         thread_safe: True: a host model may be called from several threads. As many calls run at a
             time as this process has cores and the memory allows (set the rows of each by
-            `batch_size=` or `max_rows`); results and errors are those of one call at a time, to the
-            bit. False: every call comes from the calling thread.
-        max_rows: int or None. Most rows in one host call. An estimator stays on the host then.
-        timeout: float or None. Seconds that one host call may take; then TimeoutError is raised and
-            earlier answers are lost (docs/performance.md tells how to keep them). None: no limit
-            and no extra thread. An estimator stays on the host then.
-        precision: of JAX models: "float32" (full products), "tf32", or "float64" (needs
+            `batch_size=` or `max_rows`); results and errors are bit for bit those of one call at a
+            time. False: every call comes from the calling thread.
+        max_rows: int or None. It is the largest number of rows in one host call. An estimator stays
+            on the host then.
+        timeout: float or None. It is the time in seconds that one host call may take; after it
+            TimeoutError is raised and earlier answers are lost (docs/performance.md explains how to
+            keep them). None: no limit and no extra thread. An estimator stays on the host then.
+        precision: for JAX models: "float32" (full products), "tf32", or "float64" (needs
             jax_enable_x64). Host models get the dtypes given, and are averaged in float64.
-        structure: what is known of how a JAX model is built, so that coalitions cost less than
-            whole rows (docs/structures.md). None: what is found in its trace: a dense first layer,
-            a convolution, a sum of products, an additive model or trees. A `FirstLayer` or a
-            `Split`: what it declares. "plain": nothing; the model answers whole rows. It is
-            compared with the model on probe rows and mixtures of them. stats["structure"] says what
-            answered.
+        structure: what is known of how a JAX model is built, so that coalitions cost less than full
+            rows (docs/structures.md). None: what is found in its trace: a dense first layer, a
+            convolution, a sum of products, an additive model or trees. A `FirstLayer` or a `Split`:
+            what it declares. "plain": nothing; the model answers full rows. It is compared with the
+            model on probe rows and mixtures of them. stats["structure"] says what answered.
         nonfinite: "raise": a NaN or infinite answer is an error. "propagate": it passes through.
-        state: of an Equinox module or a Haiku function that has one. Read, never written.
+        state: the state of an Equinox module or a Haiku function that has one. It is read, never
+            written.
 
     Returns:
         A `Model`.
@@ -249,7 +247,7 @@ def _translated(
     try:
         for name in ("max_rows", "timeout"):
             if getattr(host, name) is not None:
-                raise Untranslatable(f"{name}= is of calls on the host")
+                raise Untranslatable(f"{name}= applies to calls on the host")
         found, whole = made()
     except Untranslatable as reason:
         if backend == "jax":
@@ -307,7 +305,7 @@ def _of_names(
 
 
 def _name_at(names: tuple[str, ...] | None, place: Any) -> Any:
-    """The name of an output; its place where it has no name, or one that is a word of output=."""
+    """The name of an output; its place if it has no name, or one that is a word of output=."""
     if names is None or not 0 <= place < len(names) or names[place] in WORDS:
         return place
     return names[place]
@@ -324,7 +322,7 @@ def _default(source: ModelSource, classes: tuple[Any, ...] | None) -> str:
         )
         raise InputError(
             f"output= must be given for {source.name}: it has neither predict_proba nor "
-            f"decision_function, and a mean over the numbers of clusters or classes tells nothing. "
+            f"decision_function, and a mean over the numbers of clusters or classes means nothing. "
             f"Say output={label}, which explains 1 where predict gives that label and else 0, or "
             f"{also}."
         )
@@ -352,7 +350,7 @@ def _decided(
     decide = source.decide
     if classes is None or decide is None:
         raise InputError(
-            f"output={output!r} is a label of {source.name} only where its labels are known. Give "
+            f"output={output!r} is a label of {source.name} only if its labels are known. Give "
             f"all that its predict returns: classes=[...]."
         )
     codes = Codes(classes, name=source.name)

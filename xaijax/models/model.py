@@ -1,4 +1,4 @@
-"""`Model`: what the engine sees of a model, and what a person can ask of it."""
+"""`Model`: what the engine sees of a model, and what the user can ask of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Model:
             deterministic, thread_safe, max_rows, timeout, precision, params, structure: the
             options of `as_model`, as read.
         name, estimator: the name of f, and f itself where it is an estimator (else None).
-        selects: where `output` is one column: of what, "proba", "decision" or "decided"; None where
+        selects: where `output` is one column: of what, "proba", "decision" or "decided"; None if
             that is not known.
         network: whether f is a module of a neural library, which takes rows of any shape.
         loop, why, apply, call, scores, decide, labelled, original, comparison, reader, offset,
@@ -98,7 +98,7 @@ class Model:
     recentred: Callable[[Model, Made], Model] | None = None  # this model by another translation
     network: bool = False  # a module of a neural library: without input_shape, rows of any shape
     labelled: bool = False  # a copy that answers with numbers for classes, made by `decided`
-    recipe: ModelRecipe | None = None  # by which it travels; None: a copy that the engine made
+    recipe: ModelRecipe | None = None  # by which it is pickled; None: a copy that the engine made
     compiled: dict[Any, Any] = field(default_factory=dict)  # executables, shared by `replace`
     _repr_html_ = html.shown("feature_names", "output_names", "input_shape", "max_rows")
 
@@ -116,7 +116,7 @@ class Model:
 
     @property
     def asks_labels(self) -> bool:
-        """For the engine: whether what is explained are decided classes."""
+        """Whether what is explained are decided classes; for the engine."""
         return self.labelled or self.output == "label"
 
     def predict(self, X: Rows) -> np.ndarray:
@@ -149,12 +149,12 @@ class Model:
         """The class that is decided for each row.
 
         A classifier with a `predict` decides by it. With output="label" labels are what f returns.
-        Of K columns the largest decides, the first of equal ones. One score a row decides for the
+        The largest of K columns decides, the first of equal ones. One score a row decides for the
         second class, or 1, above `threshold`; without it, above 0.5 of "proba" and 0 of "decision".
         A column that `output` selects decides only with `threshold`; else all columns do.
 
         Args:
-            X: as of `predict`.
+            X: as for `predict`.
 
         Returns:
             Array [R] of `classes`; where these are unknown, of column numbers, or of 0 and 1.
@@ -199,9 +199,8 @@ class Model:
         `max_rows` and `timeout` of an estimator in JAX: they are only for models on the host.
 
         Args:
-            params: of the same structure, shapes and dtypes as before.
-            feature_names, output_names, allow_nan, deterministic, thread_safe, max_rows, timeout,
-                nonfinite: as of `as_model`.
+            params: of the same structure, shapes and dtypes as before. feature_names, output_names,
+            allow_nan, deterministic, thread_safe, max_rows, timeout, nonfinite: as for `as_model`.
 
         Returns:
             A `Model`.
@@ -268,14 +267,14 @@ class Model:
     def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
         """A text that other models do not have, for a privacy ledger; asks the model nothing.
 
-        None: it cannot be known again (a function on the host). shape, dtype: of one row as it sees
-        it.
+        None: it cannot be known again (a function on the host). shape, dtype: those of one row as
+        it sees it.
         """
         kind = dtype if self.reader is None else self.reader.dtype
         return identity(self.as_fitted, shape, kind)
 
     def mark(self, findings: Any) -> str | None:
-        """A text that other models do not have, for `merge`; findings: of its probe.
+        """A text that other models do not have, for `merge`; findings: those of its probe.
 
         None: this model cannot be known again. It holds no row and no parameter, but a digest.
         """
@@ -291,7 +290,9 @@ class Model:
 
     @property
     def as_fitted(self) -> Model:
-        """The estimator, on the host, if this translates one; else this. For private releases."""
+        """The estimator, on the host, if this translates one; else this. It is for private
+        releases.
+        """
         return self if self.original is None else self.original
 
     def probe(self, rows: Any) -> Probe:
@@ -408,7 +409,7 @@ def _checked_params(model: Model, params: Any) -> Any:
     return params
 
 
-CENTRED = "for numbers less what the first rows have in common"
+CENTRED = "for numbers minus what the first rows have in common"
 
 
 def recentred_copy(model: Any, of: Callable[[Any], Any]) -> Callable[[Any, Made], Any] | None:

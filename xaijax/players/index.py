@@ -32,7 +32,7 @@ class Index:
     for P and for P + 1 players belong together: a player who changes nothing leaves the values of
     the others as they are (Dubey, Neyman and Weber 1981, "Value theory without efficiency").
 
-    Of the semivalues only Shapley's adds up to f(x), and it is the mean over orders; only Banzhaf's
+    Only one semivalue, Shapley's, adds up to f(x), and it is the mean over orders; only Banzhaf's
     is the mean over sets. Another one has drawn=None: `Explainer` only enumerates it, and the draws
     of `QII` are orders in which each place has the weight that `weights` gives it.
     """
@@ -45,7 +45,7 @@ class Index:
     drawn: Literal["orders", "sets"] | None = None  # a plain mean over all of these
     shapiq: str | None = None  # its name in shapiq
     alone: bool = False  # each player is replaced by itself: no set of several is asked
-    simple: bool = False  # of which sets win: its numbers are no amounts and have no direction
+    simple: bool = False  # about which sets win: its numbers are no amounts and have no direction
     apart: bool = False  # each number is an effect of its own, and no share of anything
 
     @property
@@ -62,7 +62,7 @@ class Index:
     def steps(self) -> bool:
         """Whether values are steps from one number towards another, as a waterfall shows them.
 
-        Where they are not, a sum of them means nothing.
+        If they are not, a sum of them means nothing.
         """
         return not (self.alone or self.simple or self.apart)
 
@@ -102,7 +102,7 @@ def named(name: object) -> Index:
 
 
 def quoted(fact: str) -> list[str]:
-    """The known indices of which a fact is there or true, in quotes: for messages."""
+    """The known indices that have this fact, or for which it is true, in quotes: for messages."""
     return [repr(one.name) for one in KNOWN.values() if getattr(one, fact)]
 
 
@@ -118,17 +118,17 @@ class SizeLimited:
     """An index that counts only what a player adds to sets of at most k other players.
 
     Give it as `index=`. The weight of one set of s <= k players is 1 / ((k + 1) C(P - 1, s)), that
-    of a larger set is 0; C is the binomial coefficient. So every size 0..k counts alike. k = 0 is
-    what the player adds to the empty set, k = P - 1 is the Shapley value. `Explainer` counts the
-    players that are KEPT at the instance's values, `QII` those that are REPLACED.
+    of a larger set is 0; C is the binomial coefficient. Every size 0..k therefore counts alike. k =
+    0 is what the player adds to the empty set, k = P - 1 is the Shapley value. `Explainer` counts
+    the players that are KEPT at the instance's values, `QII` those that are REPLACED.
 
     Args:
-        k: int, 0 to P - 1. The largest number of other players in the set.
+        k: int, 0 to P - 1. It is the largest number of other players in the set.
         normalised: True (the default): the weights above, whose sum over all sets is 1. False:
             without the factor 1 / (k + 1), as the paper prints it; values are k + 1 times as large.
 
     Raises:
-        InputError: `k` is negative; where it is used, also `k` above P - 1.
+        InputError: `k` is negative; when it is used, also `k` above P - 1.
         InputTypeError: `k` is not a whole number, or `normalised` not True or False.
 
     Example:

@@ -97,7 +97,7 @@ def _fsii(s: int, t: int, order: int) -> Fraction:
 
 
 def _banzhaf(s: int, t: int, order: int) -> Fraction:
-    """Grabisch and Roubens (1999), as of `_sii`."""
+    """Grabisch and Roubens (1999), as for `_sii`."""
     return Fraction(1, 1 << (t - s))
 
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 
-NAMED = 3  # entries of which a player's name is made
+NAMED = 3  # entries that a player's name is made of
 _of_some: ContextVar[bool] = ContextVar("of_some", default=False)
 
 
 @contextmanager
 def of_some_rows() -> Iterator[None]:
-    """The rows asked about are some of those that a person gave: how many they are says nothing."""
+    """The rows asked about are some of those that the user gave: how many they are says nothing."""
     token = _of_some.set(True)
     try:
         yield
@@ -43,7 +43,7 @@ class Players:
         return len(self.names)
 
     def refuse_unclear(self, N: int) -> None:
-        """Raise InputError where numbers given for all rows could be meant for each of N rows."""
+        """Raises InputError if numbers given for all rows could be meant for each of N rows."""
         if self.unclear is not None and N == self.unclear[0] and not _of_some.get():
             raise InputError(
                 f"players has shape {self.unclear}: one number for each entry of a row, or "
@@ -70,7 +70,7 @@ class Players:
 
 @dataclass(frozen=True)
 class OwnPlayers:
-    """P players of which each instance has its own entries, or none."""
+    """P players whose entries each instance has for itself, or has none."""
 
     of_entry: np.ndarray  # int64 [N, F], the player that owns each entry; -1: never replaced
     names: tuple[str, ...]  # [P]
@@ -88,10 +88,10 @@ class OwnPlayers:
         return found[:, :-1]
 
     def refuse_unclear(self, N: int) -> None:
-        """They say whose they are."""
+        """Accepts any number of rows: these players say whose they are."""
 
     def refuse_others(self, N: int) -> None:
-        """Raise InputError for another number of instances."""
+        """Raises InputError for another number of instances."""
         if N != len(self.of_entry):
             raise InputError(
                 f"players numbers the entries of {len(self.of_entry):,} instances, but X has "
@@ -100,14 +100,14 @@ class OwnPlayers:
 
     @cached_property
     def all_columns(self) -> tuple[tuple[int, ...], ...]:
-        """None that all instances share."""
+        """No columns for each player: all instances share none."""
         return ((),) * self.count
 
 
 def players_from(
     players: Any, feature_names: Sequence[str] | None, shape: tuple[int, ...]
 ) -> Players:
-    """Read the `players=` argument.
+    """Reads the `players=` argument.
 
     None: each column by itself. {"name": [columns]} or [[columns], ...]: the groups in the order
     given, then the columns that no group names, in column order. An integer array shaped like one
@@ -143,7 +143,9 @@ def column_labels(shape: tuple[int, ...]) -> list[str]:
 
 
 def column_finder(labels: Sequence[str], name: str) -> Callable[[Any], int]:
-    """A function from a column's index or label to its index; name: of the argument, for errors."""
+    """A function from a column's index or label to its index; name: that of the argument, for
+    errors.
+    """
     places: dict[str, int] = {}
     for place, label in enumerate(labels):
         places.setdefault(label, place)
@@ -206,14 +208,14 @@ def own_players(numbers: np.ndarray) -> OwnPlayers:
 
 
 def player_names(P: int) -> tuple[str, ...]:
-    """Of players that have numbers only."""
+    """Names of players that have numbers only."""
     return tuple(f"player {p}" for p in range(P))
 
 
 def players_numbered(numbers: np.ndarray, labels: Sequence[str]) -> Players:
-    """The players of entries by their numbers [F], as of an array of `players_from`.
+    """The players of entries by their numbers [F], as in an array of `players_from`.
 
-    A player is named by the places of its entries, where these are three at most.
+    A player is named by the places of its entries, if these are three at most.
     """
     flat = _numbered(numbers)
     names = []
@@ -236,7 +238,7 @@ def _from_mask(mask: np.ndarray, shape: tuple[int, ...]) -> Players:
 
 
 def _numbered(mask: np.ndarray) -> np.ndarray:
-    """Whose each entry is, as int64; refuses numbers with holes."""
+    """The player of each entry, as int64; refuses numbers with holes."""
     flat = mask.astype(np.int64)
     P = int(flat.max(initial=-1)) + 1
     if P == 0:

@@ -62,7 +62,7 @@ def number_words(value: float, single: bool = False) -> str:
 
 
 def about_words(value: float, within: float) -> str:
-    """A number in the fewest digits, six or more, that tell it within a part of `within`."""
+    """A number in the fewest digits, six or more, that give it within a part of `within`."""
     for digits in range(FEWEST, MOST):
         text = _text(value, digits)
         if abs(float(text) - value) <= VISIBLE * within:
@@ -126,7 +126,9 @@ def _half_step(value: float) -> float:
 
 
 def _text(value: float, digits: int) -> str:
-    """So many significant digits; without an exponent where that is no longer than 16 digits."""
+    """The value with `digits` significant digits; without an exponent if that is no longer than 16
+    digits.
+    """
     text = f"{value:.{digits}g}"
     return f"{Decimal(text):f}" if "e+" in text and abs(value) < 1e16 else text
 

@@ -1,4 +1,4 @@
-"""Sets of players as people write them: indices, names, masks, chances of sets.
+"""Sets of players as users write them: indices, names, masks, chances of sets.
 
 Letters: P players.
 """

@@ -1,4 +1,4 @@
-"""Pictures of an Explanation; each takes `ax=` and returns the matplotlib Axes.
+"""Pictures of an Explanation; each function takes `ax=` and returns the matplotlib Axes.
 
 Reading order:
 
@@ -10,11 +10,11 @@ Reading order:
     convergence    values over the budget, changes between explanations, deletion curves
     waterfall      one instance: waterfall, force, and the profile of one person or two
     images         a grid of images, output by output; one image
-    rules          rule cards; what a rule keeps of an image or of a sentence
+    rules          rule cards; the parts of an image or sentence that a rule keeps
     tokens         one sentence: its words coloured by their values
     interactions   interactions as a heatmap, a network, bars, and dots of one player
-    pixels         players at their pixels: what pictures of images share
-    style          what all pictures share: checks, rows, names, intervals, colours
+    pixels         players at their pixels: shared by pictures of images
+    style          shared by all pictures: checks, rows, names, intervals, colours
 """
 
 from typing import TYPE_CHECKING

@@ -29,19 +29,19 @@ def bar(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One bar per player: the mean of |value| over the N instances.
+    """Draws one bar per player: the mean of |value| over the N instances.
 
-    The `max_display` largest players are shown from the top. The sum of the others stands below as
-    a number, outside of the scale: of many players it would be longer than every bar. Where a sum
-    means nothing (unary influences, indices of Deegan and Packel, effects of an AEC), only how many
-    they are is told. With K outputs and `output=None`, the bars of the outputs are stacked, each
-    in its colour, and the number is their sum. Of more than seven outputs, the six largest have
-    colours, and the sum of the others is grey.
+    The `max_display` largest players are shown from the top. The sum of the others is shown below
+    as a number, not to scale, since for many players it would be longer than every bar. If a sum is
+    meaningless (unary influences, Deegan-Packel indices, effects of an AEC), only their number is
+    shown. With K outputs and `output=None`, the bars of the outputs are stacked, each in its
+    colour, and the number is their sum. With more than seven outputs, the six largest have colours,
+    and the sum of the others is grey.
 
     If standard errors are known, a line shows a 95 % interval. Its half-width is the mean over the
     instances of the values' half-widths, summed over stacked outputs. This bounds the error of the
     mean, however the errors are correlated. The sum of the others has no line, since that bound,
-    summed over many players, would say nothing.
+    summed over many players, would be too wide.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P] or [N, P, K]; or its
@@ -104,7 +104,7 @@ def bar(
 def _half_widths(
     explanation: Explanation | PrivateExplanation, shown: np.ndarray
 ) -> np.ndarray | None:
-    """Half 95 % intervals of the shown players, all outputs together where there are several."""
+    """Half 95 % intervals of the shown players, summed over several outputs."""
     half = style.half_widths(explanation)
     if half is None:
         return None
@@ -124,7 +124,7 @@ def _xlabel(explanation: Explanation | PrivateExplanation) -> str:
 
 
 def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np.ndarray:
-    """Draw lengths [rows, K]; returns where the stacks end [rows]."""
+    """Draws lengths [rows, K]; returns the ends of the stacks [rows]."""
     shown = np.arange(len(output_names))
     if len(shown) > len(style.OUTPUTS):
         shown = np.sort(ranking(lengths.sum(axis=0))[: len(style.OUTPUTS) - 1])
@@ -146,19 +146,19 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
 
 @public
 def worth(worth: GuestWorth, ax: Axes | None = None) -> Axes:
-    """One bar per party: the mean of |value| over the instances.
+    """Draws one bar per party: the mean of |value| over the instances.
 
     The value of the host is the sum of its columns' values. A line shows 1.96 standard errors on
-    either side. It means something only if the instances are a sample of many. Beside a guest's bar
-    stands the model's score with the guest's columns at the reference, and the score of a model
-    refitted without them if one was given. The score with all columns stands in the title.
+    either side. It is meaningful only if the instances are a sample of many. Next to a guest's bar
+    is the model's score with the guest's columns at the reference, and the score of a model
+    refitted without them if one was given. The score with all columns is in the title.
 
     Args:
         worth: `GuestWorth`, from `FederatedExplainer.worth`.
         {ax}
 
     {axes}
-        InputError: mean values that are not finite.
+        InputError: mean values are not finite.
 
     Example:
         >>> import matplotlib
@@ -204,10 +204,10 @@ def _scores(worth: GuestWorth, row: int) -> str:
 
 @public
 def background_spread(found: BackgroundSpread, ax: Axes | None = None) -> Axes:
-    """The spread of the values over draws of the background, over its size.
+    """Draws the spread of the values over draws of the background, for each size.
 
-    A bar for each size: how far an instance's values are from their mean over the draws, in units
-    of the model's output. Beside it stands the relative squared error that this is.
+    Each size has a bar: the distance of an instance's values from their mean over the draws, in
+    units of the model's output. Next to it is the corresponding relative squared error.
 
     Args:
         found: `BackgroundSpread`, from `xaijax.background_spread`.

@@ -1,4 +1,4 @@
-"""Every instance a dot, every player a row."""
+"""A dot for every instance, a row for every player."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from xaijax.results.summary import mean_abs
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_DOTS = 4_000  # in one row; more cannot be told apart
+MOST_DOTS = 4_000  # in one row; more cannot be distinguished
 MOST_INTERVALS = 60  # in one row
-BINS = 90  # over the width, for telling how crowded a place is
+BINS = 90  # over the width, to measure how crowded a position is
 
 
 @public
@@ -30,13 +30,13 @@ def beeswarm(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot per instance and player: its place is the value, its colour the player's data.
+    """Draws one dot per instance and player: its position is the value, its colour the data.
 
     The `max_display` players of the largest mean |value| are shown from the top. Numbers are
     coloured from low (blue) to high (orange); the ends are the 5th and the 95th percentile of the
-    column. Grey are texts, constant columns, missing entries, and players that are not one column
-    of the data. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says
-    so. Of up to 60 instances, 95 % intervals are drawn if standard errors are known.
+    column. Texts, constant columns, missing entries, and players that are not one column of the
+    data are grey. If there are more than 4,000 instances, 4,000 at even distances are drawn, and
+    the axis says so. For up to 60 instances, 95 % intervals are drawn if standard errors are known.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -71,7 +71,7 @@ def beeswarm(
     levels = [_levels(data[j]) for j in shown]
     colour_map = style.scale(*style.LOW_TO_HIGH)
     edges = np.linspace(values.min(), values.max(), BINS)
-    order = np.random.default_rng(0).permutation(N)  # so that dots of like colour do not line up
+    order = np.random.default_rng(0).permutation(N)  # so that dots of similar colour do not line up
     axes.axvline(0, color=style.GREY, linewidth=1, zorder=1)
     lines = half is not None and N <= MOST_INTERVALS
     for row, j in enumerate(shown):
@@ -105,7 +105,7 @@ def _count(drawn: int, total: int) -> str:
 
 
 def _levels(column: np.ndarray | None) -> np.ndarray | None:
-    """0 (low) to 1 (high) [N], NaN where missing; None where a player has no such scale."""
+    """Levels from 0 (low) to 1 (high) [N], NaN if missing; None if a player has no such scale."""
     numbers = None if column is None else as_numbers(column)
     if numbers is None:
         return None
@@ -114,7 +114,7 @@ def _levels(column: np.ndarray | None) -> np.ndarray | None:
 
 
 def _spread(values: np.ndarray, edges: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Heights [N] around 0 that set dots of like value apart, wider where more of them are."""
+    """Heights [N] around 0 that separate dots of similar value, wider where there are more."""
     bins = np.digitize(values, edges)[order]
     by_bin = np.argsort(bins, kind="stable")
     counts = np.bincount(bins, minlength=len(edges) + 1)
@@ -127,7 +127,7 @@ def _spread(values: np.ndarray, edges: np.ndarray, order: np.ndarray) -> np.ndar
 
 
 def _colours(levels: np.ndarray | None, N: int, colour_map: Any) -> np.ndarray:
-    """RGBA [N, 4]."""
+    """Colours as RGBA [N, 4]."""
     grey = require("matplotlib.colors", "xaijax[plots]").to_rgba(style.GREY)
     if levels is None:
         return np.tile(grey, (N, 1))

@@ -33,26 +33,25 @@ def convergence(
     max_display: int = 5,
     output: int | str | None = None,
 ) -> Axes:
-    """One line for each player: its value at each budget, and a band of 95 % intervals around it.
+    """Draws one line per player: its value at each budget, with a band of 95 % intervals.
 
-    Where bands still move or are wide, the budget is too small for what is asked of the values. The
-    band is broken where a standard error is unknown, and the axis says for how many. A dashed line
-    is the exact value, where one of the explanations is exact. Each interval is for one value at
-    one budget.
+    If bands still move or are wide, the budget is too small for the use of the values. The band is
+    interrupted if a standard error is unknown, and the axis says for how many. A dashed line is the
+    exact value, if one of the explanations is exact. Each interval is for one value at one budget.
 
     Args:
-        explanations: of the same question, instances and players at different budgets, 2 sampled
-            ones at least, in any order; the budget is `stats["budget"]`. One exact one may be among
-            them.
+        explanations: explanations of the same question, instances and players at different budgets,
+            at least 2 sampled ones, in any order; the budget is `stats["budget"]`. One may be
+            exact.
         {ax}
         instance: position or name of the instance. Needed if there are several.
-        max_display: int from 1 to 7. Players shown: those of the largest |value|, exact or at the
-            largest budget.
+        max_display: int from 1 to 7. Number of players shown: those of the largest |value|, exact
+            or at the largest budget.
         {output}
 
     {axes}
-        InputError: no budget, equal budgets, different players, or different questions (another
-            index, quantity, link or output).
+        InputError: there is no budget, or budgets are equal, or players or questions differ
+            (another index, quantity, link or output).
 
     Example:
         >>> import matplotlib
@@ -126,7 +125,7 @@ def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
 
 
 def _refuse_another(first: Explanation, one: Explanation) -> None:
-    """A line joins values of one question: where both know it, the same row, model, background."""
+    """Raises unless both answer one question: the same row, model and background, if known."""
     for field, what in (("rows", "backgrounds"), ("model", "models")):
         a, b = (getattr(each.fingerprint, field) for each in (first, one))
         if a and b and a != b:
@@ -162,18 +161,18 @@ def compare(
     of: str = "size",
     output: int | str | None = None,
 ) -> Axes:
-    """One row per player: how far its mean moved, with the interval; 0 is no change.
+    """Draws one row per player: how far its mean moved, with the interval; 0 is no change.
 
-    Players whose interval leaves out 0 are coloured, orange above and blue below; the others are
-    grey. All the intervals hold at once. The title names the output that is drawn. The players that
-    moved most are shown from the top.
+    Players whose interval does not contain 0 are coloured, orange above and blue below; the others
+    are grey. All intervals hold simultaneously. The title names the output that is drawn. The
+    players that moved most are shown from the top.
 
     Args:
         comparison: `Comparison`, from `xaijax.compare`.
         {ax}
         {max_display}
-        of: "size": the shift of mean |value|; "value": that of the mean value, with its sign.
-        output: name or position of the output, where there are several.
+        of: "size": the shift of mean |value|; "value": the shift of the mean value, with its sign.
+        output: name or position of the output, if there are several.
 
     {axes}
 
@@ -231,19 +230,19 @@ def _output(comparison: Comparison, output: int | str | None) -> int:
 def faithfulness(
     judged: Judgement | Judgements, ax: Axes | None = None, *, which: str = "insertion"
 ) -> Axes:
-    """What the model answers as players come or go, largest value first: the mean over instances.
+    """Draws the model's mean answer as players are inserted or deleted, largest value first.
 
-    The higher an insertion curve and the lower a deletion curve, the better does an attribution
-    know which players move the answer up. The legend gives the area under each, with its standard
-    error over the instances. Of several outputs the mean is drawn.
+    The higher an insertion curve and the lower a deletion curve, the better an attribution
+    identifies the players that move the answer up. The legend gives the area under each curve, with
+    its standard error over the instances. With several outputs the mean is drawn.
 
     Args:
-        judged: what `xaijax.judge(..., curves=True)` returned.
+        judged: the result of `xaijax.judge(..., curves=True)`.
         {ax}
         which: "insertion" or "deletion".
 
     {axes}
-        InputError: no curves.
+        InputError: there are no curves.
 
     Example:
         >>> import matplotlib
@@ -274,7 +273,7 @@ def faithfulness(
     axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
     ticker = require("matplotlib.ticker", "xaijax[plots]")
     axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
-    axes.set_ylabel("v less its base value", color=style.ink(), fontsize=9.5)
+    axes.set_ylabel("v minus its base value", color=style.ink(), fontsize=9.5)
     axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
     style.legend(axes)
     return axes

@@ -1,4 +1,4 @@
-"""Groups of instances beside each other: the mean values of players, and how far they differ."""
+"""Compares groups of instances: the mean values of players, and how far they differ."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ def groups(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot for each player and group: the mean value over the group's instances.
+    """Draws one dot for each player and group: the mean value over the group's instances.
 
-    A player's disparity is its largest mean less its smallest, and stands at the right end of its
-    row. The players with the largest disparities are shown from the top. Of two groups and values
-    that add up to answers less one base value, the differences of all players add up to that of the
-    groups' mean answers. A line through a dot is the 95 % interval of the mean, as if the group's
-    instances were drawn at random from many (Student's t); a group of one has none.
+    A player's disparity is its largest mean minus its smallest, shown at the right end of its row.
+    The players with the largest disparities are shown from the top. With two groups, and values
+    that add up to answers minus one base value, the differences of all players add up to the
+    difference of the groups' mean answers. A line through a dot is the 95 % interval of the mean,
+    as if the group's instances were drawn at random from many (Student's t); a group of one has
+    none.
 
     Args:
         explanation: `Explanation`, values [N, P], or [N, P, K] with `output`.
         groups: [N], the group of each instance, 2 to 7 different ones: texts, numbers or booleans.
-            Numbers stand in their own order, before texts; 1 and "1" are two groups.
+            Numbers are sorted, before texts; 1 and "1" are two groups.
         {shown}
 
     {axes}
@@ -83,7 +84,7 @@ def groups(
 
 
 def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
-    """The names of the groups, and the place of each instance's [N]."""
+    """The names of the groups, and the position of each instance's group [N]."""
     given = checks.listed(groups, "groups", "the group of each instance")
     if len(given) != N:
         raise InputError(f"groups: got {len(given):,} for {N:,} instances; pass one for each.")
@@ -104,7 +105,7 @@ def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
 
 
 def _key(one: Any) -> tuple[int, float, str]:
-    """Sort key of a group, whose last entry is its name.
+    """The sort key of a group; its last entry is the name.
 
     Booleans come first, then numbers, values with a left end (pandas intervals), and texts.
     """
@@ -119,7 +120,7 @@ def _key(one: Any) -> tuple[int, float, str]:
 
 
 def _mean(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [P] and half its 95 % interval [P] over the instances, NaN of a single one."""
+    """Mean [P] and half its 95 % interval [P] over the instances, NaN for a single one."""
     n = len(values)
     if n < 2:
         return values[0], np.full(values.shape[1], np.nan)
@@ -136,19 +137,18 @@ def methods(
     relative: bool = False,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot for each player and explanation: the mean of |value| over its instances.
+    """Draws one dot for each player and explanation: the mean of |value| over its instances.
 
-    Explanations of one instance each are drawn by their values, with the sign. A grey line joins
-    the dots of a player: where it is long, the explanations do not agree. The players of the
-    largest mean size, over all explanations, are shown from the top. If standard errors are known,
-    a line through a dot is a 95 % interval: its half-width is the mean over the instances, which
-    bounds the error of the mean. What changed between two explanations, with a test, is
-    `xaijax.compare`; which of them is right is `xaijax.judge`. All must be amounts of one thing: of
-    the same quantity, link, output and class.
+    Explanations of one instance each are drawn by their signed values. A grey line joins the dots
+    of a player: if it is long, the explanations disagree. The players of the largest mean size,
+    over all explanations, are shown from the top. If standard errors are known, a line through a
+    dot is a 95 % interval: its half-width is the mean over the instances, which bounds the error of
+    the mean. Use `xaijax.compare` to test what changed between two explanations, and `xaijax.judge`
+    to find out which is right. All must explain the same quantity, link, output and class.
 
     Args:
-        explanations: 2 to 7 of them by their names, of players of the same names in any order;
-            values [N, P], or [N, P, K] with `output`.
+        explanations: dict of 2 to 7 explanations by name, with players of the same names in any
+            order; values [N, P], or [N, P, K] with `output`.
         {ax}
         {max_display}
         relative: bool. Whether to divide each explanation's numbers by the sum of their sizes over
@@ -156,7 +156,7 @@ def methods(
         output: name or position of one output, for those that have several.
 
     {axes}
-        InputError: different players, quantities, links or outputs.
+        InputError: players, quantities, links or outputs differ.
 
     Example:
         >>> import matplotlib
@@ -196,7 +196,7 @@ def methods(
 
 
 def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Explanation]:
-    """Each of one output, by its name."""
+    """The explanations, each of one output, by name."""
     checks.passed(explanations, "explanations", Mapping, "a dict of explanations by name")
     if not 2 <= len(explanations) <= len(style.OUTPUTS):
         raise InputError(
@@ -225,7 +225,7 @@ def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Expl
 
 
 def _of(one: Explanation, names: tuple[str, ...], alone: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What is drawn of each player [P], and half its interval [P], 0 where exact."""
+    """The number drawn for each player [P], and half its interval [P], 0 if exact."""
     places = {name: p for p, name in enumerate(one.feature_names)}
     order = [places[name] for name in names]
     values = one.values[0] if alone else np.abs(one.values).mean(axis=0)

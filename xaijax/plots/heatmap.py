@@ -1,4 +1,4 @@
-"""All instances beside each other: a column each, coloured by the values of the players."""
+"""All instances side by side: a column each, coloured by the values of the players."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def heatmap(
     output: int | str | None = None,
     limit: float | None = None,
 ) -> Axes:
-    """One column for each instance, one row for each player; the colour is the value.
+    """Draws one column per instance and one row per player; the colour is the value.
 
-    Instances whose values are alike stand together, so that groups of people who are judged for the
-    same reasons are seen as blocks. A line above shows the base value plus all values of each
-    instance, where that is a sum that means something. The `max_display` players of the largest
-    mean |value| over all instances are shown. Of more than 1,000 instances, 1,000 at even distances
-    are drawn, and the axis says so. It also says how wide the widest 95 % interval of sampled
-    values is.
+    Instances with similar values are next to each other, so groups of people who are judged for the
+    same reasons appear as blocks. A line above shows the base value plus all values of each
+    instance, if that sum is meaningful. The `max_display` players of the largest mean |value| over
+    all instances are shown. If there are more than 1,000 instances, 1,000 at even distances are
+    drawn, and the axis says so. It also says how wide the widest 95 % interval of sampled values
+    is.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -83,7 +83,7 @@ def heatmap(
     )  # fmt: skip
     told = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
     how = {
-        "similarity": "alike beside each other",
+        "similarity": "similar ones next to each other",
         "output": "by base value + values",
         "given": "as given",
     }
@@ -103,7 +103,7 @@ def heatmap(
 
 
 def _places(values: np.ndarray, answers: np.ndarray, order: str) -> np.ndarray:
-    """The instances from left to right."""
+    """The positions of the instances from left to right."""
     if order == "given" or len(values) < 3:
         return np.arange(len(values))
     if order == "output":
@@ -115,7 +115,7 @@ def _places(values: np.ndarray, answers: np.ndarray, order: str) -> np.ndarray:
 
 
 def _strip(axes: Axes, answers: np.ndarray) -> None:
-    """Base value plus all values as a line over the columns, in rows above those of players."""
+    """Draws base value plus all values as a line over the columns, above the rows of players."""
     low, high = float(answers.min()), float(answers.max())
     top, bottom = -STRIP - 0.1, -0.9  # rows
     level = (answers - low) / ((high - low) or 1.0)
@@ -133,25 +133,25 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
 
 
 NUMBERED = 12  # columns up to which the cells have room for their numbers
-NAMED = 30  # names on an axis; with more columns cells get smaller, and not the picture larger
+NAMED = 30  # names on an axis; with more columns cells get smaller, the picture does not grow
 
 
 def named_each(F: int) -> int:
-    """1 where every column's name is drawn, 2 where every second one is, and so on."""
+    """Returns 1 if every column's name is drawn, 2 if every second one is, and so on."""
     return -(-F // NAMED)
 
 
 @public
 def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool = True) -> Axes:
-    """Heatmap of the correlation matrix, from -1 (blue) over 0 (white) to 1 (orange).
+    """Draws a heatmap of the correlation matrix, from -1 (blue) over 0 (white) to 1 (orange).
 
-    Up to 12 columns, each cell shows its number. Beyond 30 columns the picture grows no further,
-    and only every second, third, ... name stands beside it. Constant columns have correlation 0.
+    Up to 12 columns, each cell shows its number. Beyond 30 columns the picture does not grow
+    further, and only every second, third, ... name is shown. Constant columns have correlation 0.
 
     Args:
         explanation: `explanation_` of a fitted `xaijax.AEC`.
         {ax}
-        colorbar: bool. Whether the colour scale stands beside.
+        colorbar: bool. Whether to draw the colour scale.
 
     {axes}
 

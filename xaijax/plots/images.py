@@ -1,4 +1,4 @@
-"""A grid of images: each beside the values of its players, output by output."""
+"""A grid of images: each next to the values of its players, output by output."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def images(
     limit: float | None = None,
     cmap: str | Colormap | None = None,
 ) -> Figure:
-    """Images in rows: first the image, then the values of its players, a column for each output.
+    """Draws images in rows: the image, then the values of its players, a column per output.
 
     All values have one scale, from -limit (blue) over 0 (white) to limit (orange). A pixel shows
     its player's value; if pixels have channels, the sum over the players that have a channel of it.
-    A pixel that no player covers is grey. Over each picture stands the model's answer, the base
-    value plus the values, behind the name of the output where there were several; over the first
-    column the image's name, if it has one.
+    A pixel that no player covers is grey. Above each picture is the model's answer, the base value
+    plus the values, after the name of the output if there were several; above the first column is
+    the image's name, if it has one.
 
     Args:
         explanation: `Explanation` of at most 20 images, values [N, P] or [N, P, K]; data [N, H, W]
-            or [N, H, W, C] with C of 1, 3 or 4, or [N, C, H, W] where W is none of these.
+            or [N, H, W, C] with C of 1, 3 or 4, or [N, C, H, W] if W is none of these.
         outputs: names or positions of the outputs to draw. None: all, at most 10.
         shape: (H, W), (H, W, C) or (C, H, W) of one image, or None. Needed if the data are flat
             rows.
-        players: whole numbers [H, W] or [N, H, W], the player of each pixel, or None. Needed where
-            images have players of their own. A line goes around each player; -1 is nobody.
+        players: whole numbers [H, W] or [N, H, W], the player of each pixel, or None. Needed if
+            images have their own players. A line goes around each player; -1 means no player.
         limit: positive float or None. The end of the colour scale. None: the largest |value|.
         cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
 
@@ -61,8 +61,8 @@ def images(
         The matplotlib `Figure`; its first axes are the pictures, row by row.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted; too many images or outputs;
-            data that are no images.
+        InputError, InputTypeError: an argument is not accepted; there are too many images or
+            outputs; or the data are not images.
         ImportError: matplotlib is not installed (`pip install "xaijax[plots]"`).
 
     Example:
@@ -129,8 +129,9 @@ def images(
 
 
 def _display(figure: Figure) -> None:
-    """Shows the figure in a notebook, once for each cell: as its value, or as an open figure, which
-    a notebook shows at the end of a cell.
+    """Shows the figure in a notebook, once for each cell.
+
+    It may be the value of the cell, or an open figure, which a notebook shows at the end of a cell.
     """
     shown = require("IPython", "ipython")
     cell = getattr(shown.get_ipython(), "execution_count", None)
@@ -182,25 +183,25 @@ def image(
     colorbar: bool = True,
     outline: bool = True,
 ) -> Axes:
-    """The values of one instance where its players lie: each pixel has its player's value.
+    """Draws the values of one instance at its players: each pixel has its player's value.
 
     A patch of pixels that is one player has one value for all of them. If pixels have channels, a
     pixel shows the sum over the players that have a channel of it. The colours run from -limit
     (blue) over 0 (white) to limit (orange). A pixel that no player covers is grey.
 
-    Hatched are the pixels whose 95 % interval contains 0 or is unknown. Where players are summed,
-    the half-width is the sum of theirs. A line goes around the bright pixels: those above the
-    middle between the darkest and the brightest of the image.
+    Pixels whose 95 % interval contains 0 or is unknown are hatched. If players are summed, the
+    half-width is the sum of theirs. A line goes around the bright pixels: those above the middle
+    between the darkest and the brightest of the image.
 
     Args:
         explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`; data
-            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4, or [1, C, H, W] where W is none of these.
+            [1, H, W] or [1, H, W, C] with C of 1, 3 or 4, or [1, C, H, W] if W is none of these.
         {ax}
         {output}
         shape: (H, W), (H, W, C) or (C, H, W) of the instance, or None. Needed if the data are flat
             rows, or if there are none.
-        players: whole numbers [H, W], the player of each pixel, or None. Needed where instances
-            have players of their own. A line goes around each player; -1 is nobody.
+        players: whole numbers [H, W], the player of each pixel, or None. Needed if instances have
+            their own players. A line goes around each player; -1 means no player.
         limit: positive float or None. The end of the colour scale, to compare pictures. None: the
             largest |value|.
         cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
@@ -208,7 +209,7 @@ def image(
         outline: bool. Whether to draw the line around the bright pixels.
 
     {axes}
-        InputError: several instances, or data that are no image.
+        InputError: there are several instances, or the data are not an image.
 
     Example:
         >>> import matplotlib

@@ -1,4 +1,4 @@
-"""Players and pairs of them as a heatmap."""
+"""Interactions as a heatmap, a network, bars, and dots of one player."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def interactions(
     output: int | str | None = None,
     colorbar: bool = True,
 ) -> Axes:
-    """Heatmap of the interactions of pairs, with the players alone on its diagonal.
+    """Draws a heatmap of the interactions of feature pairs, with single players on its diagonal.
 
-    Of one instance each cell is its value: blue below 0, orange above. Of several it is the mean of
-    |value|. The players whose row of pairs is largest are shown.
+    With one instance each cell is its value: blue below 0, orange above. With several it is the
+    mean of |value|. The players with the largest rows of interactions are shown.
 
     Args:
         interactions: `Interactions` of at least one instance, with all players and pairs.
         {shown}
-        colorbar: bool. Whether the colour scale stands beside.
+        colorbar: bool. Whether to draw the colour scale.
 
     {axes}
         InputError: sets of more than two players, or missing pairs.
@@ -80,11 +80,11 @@ def interactions(
 
 
 def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactions:
-    """Interactions [N, M] of one output, finite, of one instance at least.
+    """Interactions [N, M] of one output, finite, of at least one instance.
 
     Raises:
-        InputTypeError: no Interactions.
-        InputError: nothing to draw, or several outputs and none chosen.
+        InputTypeError: it is not Interactions.
+        InputError: there is nothing to draw, or there are several outputs and none is chosen.
     """
     checks.passed(given, "interactions", Interactions, "what explainer.interactions(X) returned")
     if len(given) == 0:
@@ -96,7 +96,7 @@ def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactio
 
 
 def of_pairs(given: Any, max_display: Any, output: int | str | None, plot: str) -> Interactions:
-    """The same where pairs are drawn and no larger sets."""
+    """The same for pictures of feature pairs, without larger sets."""
     checks.whole_number(max_display, "max_display")
     found = of_one_output(given, output, plot)
     largest = max(map(len, found.sets))
@@ -111,7 +111,7 @@ def of_pairs(given: Any, max_display: Any, output: int | str | None, plot: str) 
 
 
 def refuse_single_players(found: Interactions) -> None:
-    """Raise InputError where there is no set of two players or more."""
+    """Raises InputError if there is no set of two players or more."""
     if max(map(len, found.sets)) < 2:
         raise InputError(
             "interactions: there are single players only, of order 1; say order=2 for pairs."
@@ -119,19 +119,19 @@ def refuse_single_players(found: Interactions) -> None:
 
 
 def shown_number(value: float, most: float, sign: bool) -> str:
-    """Three digits; 0 for what rounding leaves beside the largest number."""
+    """The number with three digits; 0 if it is only rounding, compared with the largest number."""
     if abs(value) < 1e-5 * most:
         return "0"
     return style.number(value, sign=sign)
 
 
 def name_of(found: Interactions) -> str:
-    """What one number is called."""
+    """The name of one number."""
     return interaction_forms.value_name(found)
 
 
 def picture_title(ax: Axes, found: Interactions) -> None:
-    """The instance and the output, where there is one of each to be named, and what is measured."""
+    """Writes the instance and the output, if there is one of each, and the measured quantity."""
     title = style.title_of_one(found) if len(found) == 1 else style.title_of(found)
     style.write_title(ax, title, int(style.room(ax, []) / style.TITLE_INCHES))
 
@@ -144,20 +144,20 @@ def pairs(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """One bar for each of the largest sets of two players or more.
+    """Draws one bar for each of the largest sets of two players or more.
 
-    Of one instance a bar is its value; of several the mean of |value|. If standard errors are
-    known, a line shows a 95 % interval. Its half-width is the mean over the instances of the
+    With one instance a bar is its value; with several it is the mean of |value|. If standard errors
+    are known, a line shows a 95 % interval. Its half-width is the mean over the instances of the
     values' half-widths, which bounds the error of the mean.
 
     Args:
         interactions: `Interactions` of at least one instance.
         {ax}
-        max_display: int, at least 1. Sets shown.
+        max_display: int, at least 1. Number of sets shown.
         {output}
 
     {axes}
-        InputError: single players only.
+        InputError: there are single players only.
 
     Example:
         >>> import matplotlib
@@ -201,7 +201,7 @@ def pairs(
 
 
 WIDEST, LARGEST = 9.0, 900.0  # points of a line, square points of a dot
-LEAST = 0.02  # of the largest: thinner lines are left out
+LEAST = 0.02  # share of the largest: thinner lines are left out
 
 
 @public
@@ -212,10 +212,10 @@ def network(
     max_display: int = 12,
     output: int | str | None = None,
 ) -> Axes:
-    """The players on a ring; a line between two is as wide as their interaction is large.
+    """Draws the players on a ring; a line between two is as wide as their interaction is large.
 
     The mean over the instances is drawn, orange above 0 and blue below; a dot is as large as the
-    player's mean alone. The players with the largest lines are shown, and lines below 2 % of the
+    single player's mean. The players with the largest lines are shown, and lines below 2 % of the
     largest one that is shown are left out.
 
     Args:
@@ -268,7 +268,7 @@ def network(
             textcoords="offset points", ha=side, va=height, fontsize=9, color=style.ink(),
             parse_math=False,
         )  # fmt: skip
-    reach = 1.3 * (2.1 + longest) / 2.1  # where a radius is 1.6 inches, and names stand beside it
+    reach = 1.3 * (2.1 + longest) / 2.1  # for a radius of 1.6 inches, with names next to it
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-1.55, 1.45)
     axes.set_aspect("equal")
@@ -294,21 +294,21 @@ def dependence(
     partner: int | str | None = None,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot for each instance: a player's value alone over its own data.
+    """Draws one dot per instance: a player's value alone over its own data.
 
-    Colours are the data of its strongest partner, low in blue and high in orange: where dots of one
-    place part by colour, the interaction parts them.
+    Colours are the data of its strongest partner, low in blue and high in orange: if dots at one
+    position separate by colour, the interaction separates them.
 
     Args:
         interactions: `Interactions` of several instances, with their data, all players and pairs.
-        player: name or place of the player.
+        player: name or position of the player.
         {ax}
-        partner: name or place of the player whose data are the colours. None: the one with the
-            largest mean |interaction| with it.
+        partner: name or position of the player whose data are the colours. None: the one with the
+            largest mean |interaction| with the player.
         {output}
 
     {axes}
-        InputError: no data, or a player that is not one column of numbers.
+        InputError: there are no data, or a player is not one column of numbers.
 
     Example:
         >>> import matplotlib
@@ -349,7 +349,7 @@ def dependence(
 
 
 def _place(found: Interactions, player: int | str) -> int:
-    """A player's place; as a key it is a set of one, so that a place past P is no other set."""
+    """A player's position; the key is a set of one, so a position past P is not another set."""
     return found[:, (player,)].sets[0][0]
 
 

@@ -1,4 +1,4 @@
-"""Players at their pixels: shapes, numberings, colours and lines that pictures of images share."""
+"""Players at their pixels: shapes, numberings, colours and lines shared by pictures of images."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def as_images(given: Explanation, shape: Any) -> tuple[Explanation, tuple[int, .
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether rows of this shape are images [C, H, W]; an image [H, W, C] is none."""
+    """Whether rows of this shape are images [C, H, W], and not images [H, W, C]."""
     return len(shape) == 3 and shape[0] in CHANNELS and shape[2] not in CHANNELS and min(shape) > 0
 
 
@@ -92,7 +92,7 @@ def is_image(shape: tuple[int, ...]) -> bool:
 def columns_of(
     one: Explanation, F: int, owner: np.ndarray | None = None, shape: tuple[int, ...] = ()
 ) -> list[np.ndarray]:
-    """The places of each player [P] among the F entries of the instance; owner: see `numbering`."""
+    """The positions of each player [P] in the F entries of the instance; owner: see `numbering`."""
     if owner is not None:
         return columns_numbered(owner, len(one.feature_names), math.prod(shape[2:]))
     given = one.provenance.get("player_columns")
@@ -109,7 +109,7 @@ def columns_of(
     columns = [np.asarray(c, np.intp) for c in given]
     if not any(len(c) for c in columns):
         raise InputError(
-            "explanation: each instance has players of its own. Say whose each pixel is: players=, "
+            "explanation: each instance has its own players. Say whose each pixel is: players=, "
             "whole numbers [H, W]."
         )
     refuse_beyond(columns, F)
@@ -117,7 +117,7 @@ def columns_of(
 
 
 def refuse_beyond(columns: list[np.ndarray], F: int) -> None:
-    """Raise InputError where players have entries beyond the F of an image."""
+    """Raises InputError if players have entries beyond the F entries of an image."""
     if max((int(c.max()) for c in columns if len(c)), default=0) >= F:
         raise InputError(f"shape: {F:,} entries are fewer than the players cover.")
 
@@ -125,7 +125,7 @@ def refuse_beyond(columns: list[np.ndarray], F: int) -> None:
 def on_pixels(
     numbers: np.ndarray, columns: list[np.ndarray], shape: tuple[int, ...], unknown: float = np.nan
 ) -> np.ndarray:
-    """numbers [P] of the players at their pixels [H, W]; NaN where there is no player."""
+    """The numbers [P] of the players at their pixels [H, W]; NaN without a player."""
     H, W, *channels = shape
     out = np.zeros(H * W)
     covered = np.zeros(H * W, bool)
@@ -154,7 +154,7 @@ def colour_map(cmap: Any) -> Any:
 
 
 def hatch(axes: Axes, chosen: np.ndarray) -> bool:
-    """Hatch the chosen pixels [H, W] as one surface; whether there are any."""
+    """Hatches the chosen pixels [H, W] as one surface; returns whether there are any."""
     path = require("matplotlib.path", "xaijax[plots]").Path
     patches = require("matplotlib.patches", "xaijax[plots]")
     squares = [
@@ -171,7 +171,7 @@ def hatch(axes: Axes, chosen: np.ndarray) -> bool:
 
 
 def bright_pixels(data: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The pixels [H, W] above the middle between the darkest and the brightest."""
+    """The pixels [H, W] that are brighter than the middle between darkest and brightest."""
     try:
         levels = checks.real_numbers(data, "data").reshape(shape)
     except (TypeError, ValueError) as error:
@@ -184,8 +184,10 @@ def bright_pixels(data: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def outline(axes: Axes, labels: np.ndarray, colour: str = style.TEXT) -> None:
-    """A line along the edges between pixels of different labels, int or bool [H, W]; around the
-    image where these are not 0. A light rim keeps a dark line in sight on dark pixels.
+    """Draws a line along the edges between pixels of different labels, int or bool [H, W].
+
+    It also goes around the image where labels are not 0. A light rim keeps a dark line visible on
+    dark pixels.
     """
     H, W = labels.shape
     padded = np.pad(labels, 1)
@@ -199,7 +201,7 @@ def outline(axes: Axes, labels: np.ndarray, colour: str = style.TEXT) -> None:
     ]
     width = 1.1 if max(H, W) <= 64 else 0.6
     made = require("matplotlib.collections", "xaijax[plots]").LineCollection
-    # Half of a line around the image lies outside of the axes, so none is clipped.
+    # Half of a line around the image is outside of the axes, so none is clipped.
     shared = {"capstyle": "round", "clip_on": False}
     line = made(segments, colors=colour, linewidths=width, zorder=2.2, **shared)
     rim = made(segments, colors="#ffffff", linewidths=width + 1.2, zorder=2.1, **shared)
@@ -208,7 +210,9 @@ def outline(axes: Axes, labels: np.ndarray, colour: str = style.TEXT) -> None:
 
 
 def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarray | None:
-    """Whose pixels are, int [H, W], of instance n of N; -1: nobody's. None where none was given."""
+    """The player of each pixel, int [H, W], for instance n of N; -1: no player. None if not
+    given.
+    """
     if players is None:
         return None
     given = checks.as_array(players, "players")
@@ -219,9 +223,9 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
         if given.shape[-3] in CHANNELS:  # [C, H, W], or [N, C, H, W]
             given = np.moveaxis(given, -3, -1)
     if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):
-        if (given != given[..., :1]).any():  # as `Explainer` takes them, of images with channels
+        if (given != given[..., :1]).any():  # as `Explainer` takes them, for images with channels
             raise InputError(
-                "players: the channels of a pixel have players of their own. Give one player for "
+                "players: the channels of a pixel have different players. Give one player for "
                 f"each pixel, ({H}, {W}); image() without players= shows their sums."
             )
         given = given[..., 0]
@@ -236,7 +240,7 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
 
 
 def columns_numbered(owner: np.ndarray, P: int, channels: int) -> list[np.ndarray]:
-    """The places of each player [P] among the entries of an image, of a numbering [H, W]."""
+    """The positions of each player [P] in the entries of an image, from a numbering [H, W]."""
     if owner.max() >= P:
         raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
     whose = np.repeat(owner.reshape(-1), channels)
@@ -261,7 +265,7 @@ def values(axes: Axes, numbers: np.ndarray, colours: Any, limit: float) -> Any:
 
 
 def bare(axes: Axes) -> None:
-    """No ticks, and a light frame."""
+    """Removes ticks, and draws a light frame."""
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():

@@ -24,7 +24,7 @@ WIDE = 62  # characters of a line of conditions
 CONDITION = 58  # characters of one condition
 MOST_CONDITIONS = 6  # of a card; more are counted
 LINE = 0.21  # inches of a line of text
-LEFT, RIGHT = 0.66, 0.86  # where the bars begin and end, as shares of the width
+LEFT, RIGHT = 0.66, 0.86  # start and end of the bars, as shares of the width
 
 
 @public
@@ -34,20 +34,21 @@ def rules(
     *,
     max_display: int = 6,
 ) -> Axes:
-    """One card for each rule: IF its conditions THEN its prediction, with two bars.
+    """Draws one card for each rule: IF its conditions THEN its prediction, with two bars.
 
     The upper bar is the precision, the share of rows under the rule that get its prediction; a
-    white line in it marks its lower bound, where there is one. The lower bar is the coverage, the
+    white line in it marks its lower bound, if there is one. The lower bar is the coverage, the
     share of rows that satisfy the rule. Both run from 0 to 100 %. A rule that was not accepted says
     so. Up to six conditions of a rule are written out.
 
     Args:
         rules: `Rules` of an `AnchorExplainer`, a list of `Rule`, or one `Rule`.
         {ax}
-        max_display: int, at least 1. Rules shown, the first ones; how many more there are is said.
+        max_display: int, at least 1. Number of rules shown, the first ones; the number of others is
+            shown.
 
     {axes}
-        InputError: no rules.
+        InputError: there are no rules.
 
     Example:
         >>> import matplotlib
@@ -90,7 +91,7 @@ def _checked(rules: Any) -> list[Rule]:
 
 
 def _lines(rule: Rule) -> list[tuple[str, str]]:
-    """The sentence in lines with their weights, each condition cut on its own."""
+    """The sentence in lines with their weights; each condition is cut separately."""
     conditions = shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
     if len(rule.rule) > MOST_CONDITIONS:
         conditions.append(f"{len(rule.rule) - MOST_CONDITIONS} more conditions")
@@ -136,7 +137,7 @@ def _write(axes: Axes, x: float, y: float, text: str, weight: str = "normal") ->
     )
 
 
-FADED = 0.15  # how much is left of what a rule does not keep
+FADED = 0.15  # opacity of the parts that a rule does not keep
 
 
 @public
@@ -148,18 +149,18 @@ def kept(
     *,
     words: Sequence[str | None] | None = None,
 ) -> Axes:
-    """The players that a rule keeps: superpixels of an image, or words of a sentence.
+    """Draws the players that a rule keeps: superpixels of an image, or words of a sentence.
 
-    Of an image the kept players are shown as they are, with a line around them, and all else is
-    faded. Of a sentence the kept words stand on an orange ground, the others are grey. The title is
+    In an image the kept players are shown as they are, with a line around them, and all else is
+    faded. In a sentence the kept words have an orange background, the others are grey. The title is
     the rule's prediction and precision.
 
     Args:
         rule: `Rule` of an `AnchorExplainer`.
         image: array [H, W], or [H, W, C] or [C, H, W] with C of 1, 3 or 4: the instance.
-        players: whole numbers [H, W], the player of each pixel. None: each pixel is one.
+        players: whole numbers [H, W], the player of each pixel. None: each pixel is a player.
         {ax}
-        words: in place of an image the words, one for each player. A word None is left out.
+        words: the words in place of an image, one for each player. A word None is left out.
 
     {axes}
 

@@ -17,7 +17,7 @@ from xaijax.results.shared_fields import as_numbers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_TEXTS = 12  # different texts that have a place on the axis
+MOST_TEXTS = 12  # different texts that have a position on the axis
 MOST_DOTS = 4_000
 MOST_INTERVALS = 200
 
@@ -31,15 +31,15 @@ def scatter(
     by: int | str | None = None,
     output: int | str | None = None,
 ) -> Axes:
-    """One dot for each instance: a player's value over the player's own data.
+    """Draws one dot for each instance: a player's value over the player's own data.
 
-    Texts stand at places of their own, in the order of their mean value, and their dots are spread
-    a little to the side. Of more than 12 texts the 11 most frequent have a place, and the axis says
-    how many share the place "other". The value is the whole one, with the player's part of
-    interactions: `dependence` draws the value without them, from `Interactions`. Where dots of one
-    place differ in height, other players act together with this one; `by` colours the dots by one
-    of them. Of more than 4,000 instances, 4,000 at even distances are drawn, and the axis says so.
-    Of up to 200, 95 % intervals are drawn if standard errors are known.
+    Each text has its own position, in the order of mean values, and its dots are spread a little to
+    the side. If there are more than 12 texts, the 11 most frequent have a position, and the axis
+    says how many share the position "other". The value is the full one, with the player's part of
+    interactions: `dependence` draws the value without them, from `Interactions`. If dots at one
+    position differ in height, other players interact with this one; `by` colours the dots by one of
+    them. If there are more than 4,000 instances, 4,000 at even distances are drawn, and the axis
+    says so. For up to 200 instances, 95 % intervals are drawn if standard errors are known.
 
     Args:
         explanation: `Explanation` of at least one instance with its data, values [N, P], or
@@ -47,12 +47,12 @@ def scatter(
         player: name or position of a player that is one column of the data.
         {ax}
         by: name or position of a player, one column, whose data are the colours. Numbers: low in
-            blue and high in orange; grey where missing. Texts: a colour each, of more than 7 the 6
-            most frequent, and grey for the others. None: one colour.
+            blue and high in orange; grey if missing. Texts: a colour each; if there are more than
+            7, the 6 most frequent have colours, and the others are grey. None: one colour.
         {output}
 
     {axes}
-        InputError: no data, or a player that is not one column.
+        InputError: there are no data, or a player is not one column.
 
     Example:
         >>> import matplotlib
@@ -133,19 +133,21 @@ def _of(columns: list[np.ndarray | None], place: int, names: tuple[str, ...]) ->
 
 
 def _texts(column: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Places [N] of texts, spread to the sides, and the texts in the order of their mean value."""
+    """Positions [N] of texts, spread to the sides, and the texts in the order of their mean
+    value.
+    """
     kinds, codes, rest = _kinds(column, MOST_TEXTS)
     mean = np.bincount(codes, y) / np.bincount(codes)
-    mean[rest:] = np.inf  # others stand at the end
+    mean[rest:] = np.inf  # others come at the end
     order = np.argsort(mean, kind="stable")
     spread = np.random.default_rng(0).uniform(-0.22, 0.22, len(codes))
     return np.argsort(order)[codes] + spread, [kinds[place] for place in order]
 
 
 def _kinds(column: np.ndarray, most: int) -> tuple[list[str], np.ndarray, int]:
-    """(different texts of a column, which of them each entry is [N], the place of the others).
+    """(different texts of a column, the text of each entry [N], the position of the others).
 
-    Of more than `most` texts the most frequent, and one for all others.
+    If there are more than `most` texts, they are the most frequent, and one for all others.
     """
     words = np.array(["missing" if v is None or v != v else str(v) for v in column])
     kinds, codes, count = np.unique(words, return_inverse=True, return_counts=True)

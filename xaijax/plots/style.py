@@ -1,4 +1,4 @@
-"""What all pictures share: colours, checks, names that fit, the players that are shown."""
+"""Shared by all pictures: colours, checks, names that fit, the players that are shown."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAME_LIMIT = 30  # characters of a name on an axis
-ENTRY_LIMIT = 20  # characters of an entry beside it
-MORE = 8  # characters that are added where two names would look alike
+ENTRY_LIMIT = 20  # characters of an entry next to it
+MORE = 8  # characters that are added if two names would look alike
 
 
 def elide(text: object, limit: int = NAME_LIMIT) -> str:
-    """At most `limit` characters on one line; both ends stay, since names differ at either."""
+    """At most `limit` characters on one line; both ends are kept, since names differ at either."""
     return _cut(_clean(text), limit, None)
 
 
 def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
     """Names of at most `limit` characters, cut in the middle; different names stay different.
 
-    Names that would look alike show the place where they begin to differ, between both ends. Where
-    that is not enough, more of them is kept than `limit`.
+    Names that would look alike show the position where they begin to differ, between both ends. If
+    that is not enough, more than `limit` characters are kept.
     """
     whole = [_clean(name) for name in names]
-    given: dict[str, set[str]] = {}  # what looks alike without its tabs and line ends
+    given: dict[str, set[str]] = {}  # names that look alike without tabs and line ends
     for name, text in zip(names, whole, strict=True):
         given.setdefault(text, set()).add(str(name))
     texts = [
@@ -69,11 +69,11 @@ def with_entries(
     limit: int = NAME_LIMIT,
     line: int | None = None,
 ) -> list[str]:
-    """Name and entry of each row, each cut on its own; entries of one row stay different.
+    """Name and entry of each row, cut separately; entries of one row stay different.
 
-    entries: for each name what people had, one text a person; None: there is none to show.
-    between: what stands between the two, " = " say.
-    line: characters beyond which the entries stand below the name; None: they never do.
+    entries: for each name people's entries, one text per person; None: there is none to show.
+    between: the text between the two, such as " = ".
+    line: number of characters beyond which the entries go below the name; None: never.
     """
     rows = []
     for name, own in zip(shorten(names, limit), entries, strict=True):
@@ -103,7 +103,7 @@ def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
 
 
 def _cut(text: str, limit: int, place: int | None) -> str:
-    """Both ends of a text, and where a place is given what stands there."""
+    """Both ends of a text, and the part around a given position."""
     if len(text) <= limit:
         return text
     tail = (limit - 1) // 3
@@ -118,13 +118,13 @@ def _cut(text: str, limit: int, place: int | None) -> str:
     return text[:head].rstrip() + "…" + text[len(text) - tail :].lstrip()
 
 
-# Blue against orange stays apart in every common colour blindness; the outputs are Okabe and Ito's.
+# Blue and orange differ in every common colour blindness; the outputs are Okabe and Ito's.
 DOWN, UP = "#2b6cb0", "#e07b16"
 GREY, LINE, TEXT = "#a3a8ad", "#d9dcdf", "#2a2e33"
 OUTPUTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 PEOPLE = ("#0072B2", "#E69F00")
 LOW_TO_HIGH = ("#2b6cb0", "#9c8fb4", "#e07b16")
-FAINT = 0.3  # of the way from the ground to the colour of texts, for lines on a dark ground
+FAINT = 0.3  # share of the way from the background to the text colour, on a dark background
 
 
 def ink() -> str:
@@ -142,17 +142,17 @@ def faint() -> str:
 
 
 def ground() -> str:
-    """The colour that axes stand on."""
+    """The background colour of axes."""
     return _rgb("axes.facecolor")
 
 
 def dark() -> bool:
-    """Whether the style in force draws on a dark ground."""
+    """Whether the current style draws on a dark background."""
     return lightness(_rgb("axes.facecolor")) < 0.4
 
 
 def on(colour: Any) -> str:
-    """A colour of text that can be read on a ground of this colour."""
+    """A text colour that can be read on a background of this colour."""
     return "#ffffff" if lightness(colour) < 0.5 else TEXT
 
 
@@ -173,18 +173,18 @@ def _rgb(key: str) -> str:
     return colors.to_hex(require("matplotlib", "xaijax[plots]").rcParams[key])
 
 
-# What is drawn where neither base values nor data are needed.
+# Results that can be drawn if neither base values nor data are needed.
 Shown = Explanation | PrivateExplanation
 
 
 def check(explanation: Any, max_display: Any, private: bool = False) -> None:
-    """Refuse what no picture can be made of.
+    """Raises for what cannot be drawn.
 
-    private: whether the picture is also drawn of a `PrivateExplanation`.
+    private: whether a `PrivateExplanation` can be drawn too.
 
     Raises:
-        InputTypeError: not an Explanation, or max_display is no integer.
-        InputError: no instance, values that are not finite, or max_display below 1.
+        InputTypeError: it is not an Explanation, or max_display is not an integer.
+        InputError: there is no instance, values are not finite, or max_display is below 1.
     """
     if isinstance(explanation, PrivateExplanation) and not private:
         raise InputError(
@@ -204,10 +204,10 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
 
 
 def one_output(explanation: Titled, output: int | str | None, plot: str) -> Any:
-    """The explanation [N, P] of one output, of the class that was given.
+    """The explanation [N, P] of one output, of the same class.
 
     Raises:
-        InputError: K outputs and none chosen, one output and another chosen, or an unknown one.
+        InputError: there are K outputs and none is chosen, or the chosen output does not exist.
     """
     if explanation.output_names is None:
         chosen = explanation.provenance.get("selected_output")
@@ -228,9 +228,9 @@ def one_output(explanation: Titled, output: int | str | None, plot: str) -> Any:
 
 
 def lone_output(explanation: Shown, why: str) -> Any:
-    """The explanation [N, P], for what takes no output=; why: "a profile is of one".
+    """The explanation [N, P], for plots without output=; why: "a profile is of one".
 
-    Raises InputError: K outputs.
+    It raises InputError if there are K outputs.
     """
     if explanation.output_names is not None:
         names = [repr(name) for name in explanation.output_names[:6]]
@@ -242,10 +242,10 @@ def lone_output(explanation: Shown, why: str) -> Any:
 
 
 def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = None) -> Axes:
-    """`ax`, or the axes of a new figure that fits so many rows, or of this height in inches.
+    """`ax`, or the axes of a new figure for this number of rows, or of this height in inches.
 
     Raises:
-        InputTypeError: `ax` is no matplotlib Axes.
+        InputTypeError: `ax` is not a matplotlib Axes.
         ImportError: matplotlib is not installed.
     """
     axes_type = require("matplotlib.axes", "xaijax[plots]").Axes
@@ -258,20 +258,20 @@ def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = No
 
 
 def figure_size(rows: float, width: float = 7.2) -> tuple[float, float]:
-    """Inches that give each row room for its name."""
+    """The size in inches that gives each row room for its name."""
     return width, 1.2 + 0.34 * rows
 
 
 def width_for(names: list[str], width: float = 7.2) -> float:
-    """Inches of a figure that leave 4.4 beside the longest of these names, `width` at least."""
+    """Width in inches of a figure that leaves 4.4 next to the longest name, at least `width`."""
     longest = max(len(line) for name in names for line in name.split("\n"))
     return max(width, 4.4 + NAME_INCHES * longest)
 
 
 def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the players shown, largest of size [P] or [P, K] first, and of the others.
+    """Positions of the shown players, largest of size [P] or [P, K] first, and of the others.
 
-    A single other is shown: its row would be there anyway.
+    A single other player is shown, since its row would be there anyway.
     """
     order = ranking(size)
     if len(order) == max_display + 1:
@@ -280,30 +280,30 @@ def split(size: np.ndarray, max_display: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def others_name(others: np.ndarray) -> str:
-    """The name of the row that stands for the players not shown."""
+    """The name of the row for the players that are not shown."""
     return f"sum of {len(others)} others"
 
 
 def not_shown(others: np.ndarray) -> str:
-    """What stands below the axis where a sum of the others would mean nothing."""
+    """The text below the axis if a sum of the others would be meaningless."""
     return f"\n{len(others)} players of smaller values are not shown" if len(others) else ""
 
 
 def beyond_scale(
     ax: Axes, at: float, row: float, text: str, to_the_right: bool = True, colour: str = GREY
 ) -> None:
-    """A mark at a place of a row, and beside it a number that is outside of the scale."""
+    """Draws a mark in a row, and next to it a number that is not to scale."""
     ax.plot([at], [row], "D", markersize=5, color=colour, mfc="none", zorder=4, clip_on=False)
     beside(ax, at, row, text, 8 if to_the_right else -8)
 
 
 def value_name(explanation: Shown) -> str:
-    """The index in words: "Shapley value", say."""
+    """The index in words, such as "Shapley value"."""
     return named(explanation.kind).value or f"value ({elide(explanation.kind)})"
 
 
 def intervals(explanation: Shown | Interactions, half: np.ndarray | None) -> str:
-    """What the lines beside values are, and for how many no interval is known; half: as drawn."""
+    """The text for the lines at values, and for how many no interval is known; half: as drawn."""
     if half is None:
         return ""
     if isinstance(explanation, PrivateExplanation):
@@ -317,7 +317,7 @@ def intervals(explanation: Shown | Interactions, half: np.ndarray | None) -> str
 
 
 def widest(explanation: Shown) -> str:
-    """How wide the intervals are that a picture has no room for; empty where all are exact."""
+    """The text for the width of intervals that are not drawn; empty if all are exact."""
     half = half_widths(explanation)
     if half is None:
         return ""
@@ -331,7 +331,7 @@ def widest(explanation: Shown) -> str:
 def beside(
     ax: Axes, end: float, row: float, text: str, points: float = 5, size: float = 8.5
 ) -> None:
-    """Write so many points right of a bar's end, left where below 0; without TeX reading."""
+    """Writes a text this many points right of a bar's end, left if below 0; without TeX."""
     ax.annotate(
         text,
         (end, row),
@@ -346,7 +346,7 @@ def beside(
 
 
 def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
-    """Draws intervals around the ends of bars where `half` is known; returns where that is."""
+    """Draws intervals around the ends of bars where `half` is known; returns where it is known."""
     known = np.isfinite(half)
     if known.any():
         look: dict[str, Any] = {"fmt": "none", "elinewidth": 1, "capsize": 2.5, **layout}
@@ -357,11 +357,11 @@ def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.n
 def dress(
     ax: Axes, names: list[str], xlabel: str, title: str | None, limit: int | None = NAME_LIMIT
 ) -> None:
-    """Rows from the top with their names, a light grid, no frame.
+    """Draws rows from the top with their names, a light grid, no frame.
 
-    limit: characters of a name, which are shortened together; None: they are as they shall be.
+    limit: characters of a name; names are shortened together; None: they stay as they are.
 
-    Names are set without TeX reading: a dollar sign in a column name is a dollar sign.
+    Names are not read as TeX: a dollar sign in a column name is a dollar sign.
     """
     ax.set_yticks(range(len(names)))
     shown = names if limit is None else shorten(names, limit)
@@ -382,7 +382,7 @@ def dress(
 
 
 def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Two axes of numbers: a light grid, and a frame on two sides."""
+    """Draws two axes of numbers: a light grid, and a frame on two sides."""
     ax.set_xlabel(xlabel, color=ink(), fontsize=9.5, parse_math=False)
     ax.set_ylabel(ylabel, color=ink(), fontsize=9.5, parse_math=False)
     ax.grid(color=faint(), linewidth=0.6)
@@ -395,7 +395,7 @@ def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
-    """Draws the colour scale beside axes, one or several."""
+    """Draws the colour scale next to axes, one or several."""
     layout = layout or {"fraction": 0.05, "pad": 0.02}
     bar = picture.axes.figure.colorbar(picture, ax=axes, **layout)
     bar.ax.tick_params(labelsize=8.5, colors=ink(), length=2)
@@ -404,7 +404,7 @@ def colour_bar(axes: Any, picture: Any, label: str, **layout: float) -> None:
 
 
 def dot_rows(ax: Any, x: np.ndarray, half: np.ndarray, labels: list[str]) -> Axes:
-    """Draws x [series, rows] as dots of a colour each, with lines where `half` is known.
+    """Draws x [series, rows] as dots, a colour for each series, with lines where `half` is known.
 
     A grey line joins the dots of a row.
     """
@@ -427,13 +427,14 @@ def cells(
 ) -> tuple[Axes, Any]:  # fmt: skip
     """Draws a matrix as squares with names on both sides; returns the axes and the image.
 
-    ends: of the colour scale; places: of the names; side: cells that have room; texts: what to
-    write into a cell, or None.
+    ends: those of the colour scale; places: those of the names; side: number of cells with room;
+        texts: the text of a cell, or None.
     """
     inches = max(0.36 * side, 2.4)  # few cells have room for numbers
     beside = 0.9 * NAME_INCHES * max(map(len, names)) + 0.3
     axes = new_axes(ax, 0, width=inches + beside + 1.0, height=inches + beside + 0.2)
-    # Smoothing would blend small cells: of 1,000 columns, nearly three times the bytes for no more.
+    # Smoothing would blend small cells: with 1,000 columns, nearly three times the bytes for no
+    # gain.
     image = axes.imshow(matrix, cmap=scale, vmin=ends[0], vmax=ends[1], interpolation="nearest")
     axes.set_xticks(places, names, rotation=90, parse_math=False, fontsize=8.5)
     axes.set_yticks(places, names, parse_math=False, fontsize=8.5)
@@ -448,7 +449,7 @@ def cells(
 
 
 def at_most(explanation: Any, most: int) -> Any:
-    """The explanation; of more than `most` instances those at even distances."""
+    """The explanation; if it has more than `most` instances, those at even distances."""
     total = len(explanation)
     if total <= most:
         return explanation
@@ -456,7 +457,7 @@ def at_most(explanation: Any, most: int) -> Any:
 
 
 def many_dots(N: int, size: int) -> dict[str, Any]:
-    """How N dots are drawn; size: square points of each where there are 61 to 1,000."""
+    """The style of N dots; size: square points of each if there are 61 to 1,000."""
     size = 26 if N <= 60 else size if N <= 1_000 else 7
     return {"s": size, "linewidths": 0, "alpha": 0.9, "zorder": 3, "rasterized": N > 500}
 
@@ -486,14 +487,14 @@ def number(value: float, digits: int = 3, sign: bool = False) -> str:
 
 
 def signed(value: float) -> str:
-    """Three digits with the sign."""
+    """A number of three digits with its sign."""
     return number(value, sign=True)
 
 
 def half_widths(explanation: Shown) -> np.ndarray | None:
-    """Half 95 % intervals like values, NaN where unknown; None where all are exact.
+    """Half 95 % intervals, shaped like values, NaN if unknown; None if all are exact.
 
-    Of a private copy: of the noise.
+    For a private copy they are intervals of the noise.
     """
     errors = getattr(explanation, "std_errors", None)
     if not isinstance(explanation, PrivateExplanation):
@@ -506,11 +507,11 @@ def half_widths(explanation: Shown) -> np.ndarray | None:
 NAME_INCHES, LABEL_INCHES, TITLE_INCHES = 0.077, 0.070, 0.081
 PART = 40  # characters of an instance's or an output's name
 Titled = Explanation | Interactions | PrivateExplanation
-ASKED = ("quantity", "quantity_words", "link")  # the chosen output stands beside it
+ASKED = ("quantity", "quantity_words", "link")  # the chosen output is shown next to it
 
 
 def write_title(ax: Axes, title: str | None, width: int = 60) -> None:
-    """A title of two lines at most, each of so many characters; None: there is none."""
+    """Writes a title of at most two lines, each with at most `width` characters; None: no title."""
     if title is not None:
         lines = wrap(elide(title, 2 * width - 8), width) or [""]
         text = "\n".join([*lines[:1], " ".join(lines[1:])]).strip()
@@ -521,19 +522,19 @@ def room(ax: Axes, names: list[str]) -> float:
     """Inches from the end of the names to the right end of the axes' part of the figure."""
     figure: Any = ax.get_figure(root=True)
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    share = min(ax.get_position().width / 0.775, 1.0)  # 0.775: of axes that have a figure alone
+    share = min(ax.get_position().width / 0.775, 1.0)  # 0.775: for axes that have a figure alone
     return max(figure.get_figwidth() * share - NAME_INCHES * longest - 0.2, 2.0)
 
 
 def title_of(explanation: Titled) -> str | None:
-    """The output that was chosen, where there were several, and what was measured of it."""
+    """The chosen output, if there were several, and the measured quantity."""
     facts, own = explanation.provenance, output_of_each(explanation)
     told = counted_outputs([elide(name, PART // 2) for name in own]) if own else None
     return title_of_facts(facts, told)
 
 
 def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str | None:
-    """The same by the facts of a provenance; selected: the output, None: as the facts say."""
+    """The same from the facts of a provenance; selected: the output, None: as in the facts."""
     what = _quantity(facts)
     if selected is None and facts.get("selected_output") is not None:
         selected = elide(facts["selected_output"], PART)
@@ -543,7 +544,7 @@ def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str
 
 
 def quantity_of(explanation: Titled) -> str | None:
-    """What one number is an amount of, where provenance tells: a probability, say."""
+    """The quantity of one number, if the provenance has it, such as a probability."""
     return _quantity(explanation.provenance)
 
 
@@ -554,7 +555,7 @@ def _quantity(provenance: Mapping[str, Any]) -> str | None:
 
 
 def output_of_each(explanation: Titled) -> list[str]:
-    """The output of each instance, [N], where each has its own (`outputs=`); else empty."""
+    """The output of each instance, [N], if each has its own (`outputs=`); else empty."""
     return list(asked.output_of_each(getattr(explanation, "stats", {}), len(explanation.values)))
 
 

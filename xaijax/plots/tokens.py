@@ -1,4 +1,4 @@
-"""One sentence: its words on grounds coloured by their values."""
+"""One sentence: its words on backgrounds coloured by their values."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ def tokens(
     limit: float | None = None,
     cmap: str | Colormap | None = None,
 ) -> Axes:
-    """The players of one instance as a line of words, each on a ground coloured by its value.
+    """Draws the players of one instance as words, each on a background coloured by its value.
 
-    The colours run from -limit (blue) over 0 (white) to limit (orange). Under each word stands its
-    value, rounded to a hundredth of the limit or finer, and where it was sampled the half-width of
+    The colours run from -limit (blue) over 0 (white) to limit (orange). Below each word is its
+    value, rounded to a hundredth of the limit or finer, and, if it was sampled, the half-width of
     its 95 % interval. A word whose interval contains 0 or is unknown (±?) is written in grey. Long
     sentences have several lines.
 
     Args:
         explanation: `Explanation` of one instance, values [1, P], or [1, P, K] with `output`.
-        words: the P words, or None: the names of the players. A word None is left out: padding.
+        words: the P words, or None for the names of the players. A word None is left out, such as
+            padding.
         {ax}
         {output}
         limit: positive float or None. The end of the colour scale. None: the largest |value|.
         cmap: a matplotlib colour map or its name, such as "RdBu_r". None: blue, white, orange.
 
     {axes}
-        InputError: several instances.
+        InputError: there are several instances.
 
     Example:
         >>> import matplotlib
@@ -73,7 +74,7 @@ def tokens(
     grounds = [colours(0.5 + value / limit / 2) for value in values]
     known = np.zeros(P) if half is None else half[0]
     unsure = (known != 0) & ~(np.abs(values) > known)
-    # At most a hundredth of the limit, as 0.01 of 1 to 9.99; what is less shows as 0.
+    # At most a hundredth of the limit, such as 0.01 for 1 to 9.99; smaller values show as 0.
     places = 2 - math.floor(math.log10(limit))
     under = [_under(round(v, places), width) for v, width in zip(values, known, strict=True)]
     inks = [_ink(ground, bool(one)) for ground, one in zip(grounds, unsure, strict=True)]
@@ -98,7 +99,7 @@ def _under(value: float, half: float) -> str:
 
 
 def _ink(ground: tuple[float, ...], unsure: bool) -> str:
-    """A colour that can be read on this ground."""
+    """A colour that can be read on this background."""
     clear = style.on(ground)
     if not unsure:
         return clear
@@ -111,7 +112,7 @@ LONGEST = 24  # characters of a word
 
 
 def read(words: Any, count: int) -> list[str | None]:
-    """The words of so many players, each cut to what can be drawn; None is left out."""
+    """The words of `count` players, each cut to what can be drawn; None is left out."""
     words = checks.listed(words, "words", f"{count} words")
     if len(words) != count:
         raise InputError(f"words: got {len(words):,} for {count:,} players; pass one for each.")
@@ -130,7 +131,7 @@ def draw(
     under: Sequence[str] | None = None,
     bold: Sequence[bool] | None = None,
 ) -> Axes:
-    """Draw words on their grounds, each with what stands under it; returns the axes."""
+    """Draws words on their backgrounds, each with the text below it; returns the axes."""
     places, lines = _places(shown, under)
     axes = style.new_axes(ax, 0, height=TITLE + lines * (WORD if under is None else VALUED))
     axes.set_xlim(0, LINE)
@@ -157,7 +158,7 @@ def draw(
 def _places(
     shown: Sequence[str | None], under: Sequence[str] | None
 ) -> tuple[dict[int, tuple[int, float, float]], int]:
-    """({player: (line, first character, characters)}, lines)."""
+    """({player: (line, first character, number of characters)}, number of lines)."""
     places: dict[int, tuple[int, float, float]] = {}
     line, first = 0, 0.0
     for p, word in enumerate(shown):

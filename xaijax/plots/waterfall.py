@@ -31,14 +31,14 @@ def waterfall(
     max_display: int = 10,
     output: int | str | None = None,
 ) -> Axes:
-    """Steps from the base value (bottom) to the base value plus all values (top), of one instance.
+    """Draws steps from the base value (bottom) to the base value plus all values (top).
 
-    The `max_display` players of the largest |value| are shown from the top. The others make one
-    step at the bottom. Where that is longer than every other step, it is no bar: the steps start at
-    the base value and the sum of the others, whose number is given outside of the scale. A player
-    that is one column of the data shows the instance's entry there. If standard errors are known, a
-    line at the end of each step shows a 95 % interval. The step of the others has none, since its
-    error depends on how the errors of its players are correlated.
+    The `max_display` players of the largest |value| of one instance are shown from the top. The
+    others make one step at the bottom. If that is longer than every other step, it is not drawn as
+    a bar: the steps start at the base value plus the sum of the others, which is given as a number,
+    not to scale. A player that is one column of the data shows the instance's entry there. If
+    standard errors are known, a line at the end of each step shows a 95 % interval. The step of the
+    others has none, since its error depends on how the errors of its players are correlated.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -49,9 +49,9 @@ def waterfall(
         {output}
 
     {axes}
-        InputError: several instances and none chosen; a private copy, which has no base value;
-            unary influences, indices of Deegan and Packel and effects of an AEC, which are no
-            steps towards a sum.
+        InputError: there are several instances and none is chosen; it is a private copy, which has
+            no base value; or values are not steps towards a sum, like unary influences,
+            Deegan-Packel indices and effects of an AEC.
 
     Example:
         >>> import matplotlib
@@ -95,7 +95,7 @@ def waterfall(
     axes.vlines(ends[1:], rows[1:] - 1.31, rows[1:] + 0.31, colors=style.GREY, lw=0.8, zorder=2)
     style.whiskers(axes, ends, rows, np.where(widths > 0, widths, np.nan), zorder=4)
     reach = np.nan_to_num(widths)
-    # The numbers stand past the interval.
+    # The numbers are past the interval.
     far = np.where(steps >= 0, ends + reach, ends - reach)
     for row, step in enumerate(steps):
         style.beside(axes, far[row], row, style.signed(step), 5 if step >= 0 else -5)
@@ -119,8 +119,8 @@ def chosen_instance(explanation: Explanation, instance: int | str | None, plot: 
     """The explanation of one instance.
 
     Raises:
-        InputError: several and none chosen, or no such one.
-        InputTypeError: a list or slice of several.
+        InputError: there are several and none is chosen, or it does not exist.
+        InputTypeError: it is a list or slice of several.
     """
     if instance is None:
         if len(explanation) > 1:
@@ -156,10 +156,10 @@ def entry_of(value: Any) -> str:
 
 
 def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray, rows: int) -> None:
-    """Room for all points, and on either side for the numbers that stick out there."""
+    """Makes room for all points, and on either side for the numbers that stick out there."""
     low, high = points.min(), points.max()
     width = (high - low) or max(abs(high), 1.0) * 0.1
-    number = 0.3 * width  # what a number takes where long names leave little to the axes
+    number = 0.3 * width  # room for a number if long names leave little to the axes
     left = (far - number)[steps < 0].min(initial=low - 0.05 * width)
     right = (far + number)[steps >= 0].max(initial=high + 0.05 * width)
     ax.set_xlim(left, right)
@@ -167,7 +167,7 @@ def _limits(ax: Axes, steps: np.ndarray, far: np.ndarray, points: np.ndarray, ro
 
 
 def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) -> None:
-    """A dashed line at x over the rows of span, and a text on the side where there is room."""
+    """Draws a dashed line at x over the rows of span, and a text on the side with more room."""
     left, right = ax.get_xlim()
     to_the_right = x < (left + right) / 2
     ax.plot([x, x], span, color=style.GREY, linewidth=0.9, linestyle="--", zorder=1)
@@ -175,7 +175,7 @@ def _mark(ax: Axes, x: float, span: tuple[float, float], row: float, text: str) 
 
 
 NAME = 24  # characters of a name: two columns of names share the width
-LEAST = 1e-9  # of the largest |value|: smaller ones have no part of the bar
+LEAST = 1e-9  # share of the largest |value|: smaller ones have no part of the bar
 
 
 @public
@@ -187,15 +187,14 @@ def force(
     max_display: int = 8,
     output: int | str | None = None,
 ) -> Axes:
-    """One bar for one instance: orange parts end, and blue parts begin, at base value plus values.
+    """Draws one bar of parts: orange parts end, blue parts begin, at base value plus values.
 
-    That is the model's answer where the values add up to it, as Shapley values do. An orange
-    part raises it by its length, a blue one lowers it. The largest parts touch there. The
-    `max_display` players of the largest |value| have a part each, with name and entry below it.
-    The others that raise, and those that lower, make a grey part at either end; where it is
-    longer than the longest part, it is cut, and its number says so. A line marks the base value
-    where the bar reaches that far. The axis says how wide the widest 95 % interval of sampled
-    values is.
+    The base value plus values is the model's answer if the values add up to it, as Shapley values
+    do. An orange part raises it by its length, a blue one lowers it. The largest parts touch there.
+    The `max_display` players of the largest |value| have a part each, with name and entry below it.
+    The others that raise, and those that lower, make a grey part at either end; if it is longer
+    than the longest part, it is cut, and its number says so. A line marks the base value if the bar
+    reaches that far. The axis says how wide the widest 95 % interval of sampled values is.
 
     Args:
         explanation: `Explanation` of at least one instance, values [N, P], or [N, P, K] with
@@ -206,8 +205,8 @@ def force(
         {output}
 
     {axes}
-        InputError: several instances and none chosen; values that are no steps towards a sum, or
-            are all 0.
+        InputError: there are several instances and none is chosen; values are not steps towards a
+            sum; or all are 0.
 
     Example:
         >>> import matplotlib
@@ -261,7 +260,7 @@ def force(
 def _side(
     ax: Axes, answer: float, sign: int, parts: list[tuple[float, str]], rest: Any, largest: float
 ) -> float:
-    """Draw one side's parts, the largest at the answer; returns where the bar ends."""
+    """Draws one side's parts, the largest at the answer; returns the end of the bar."""
     colour = style.UP if sign < 0 else style.DOWN
     at, middles = answer, []
     for length, _ in parts:
@@ -283,7 +282,7 @@ def _side(
         count = "1 other" if len(rest) == 1 else f"{len(rest)} others"
         labels.append(f"{count}  {style.signed(-sign * whole)}{cut}")
         at += sign * drawn
-    # From the outermost part down: its line ends before the texts of the parts further in.
+    # From the outermost part down: its line ends before the texts of the inner parts.
     for row, (x, label) in enumerate(zip(middles[::-1], labels[::-1], strict=True), start=1):
         ax.plot([x, x], [0.4, row], color=style.GREY, linewidth=0.8, zorder=1)
         style.beside(ax, x, row, label, 4 * sign)
@@ -298,7 +297,7 @@ def _mark_answer(ax: Axes, x: float, text: str, top: float, bottom: float) -> No
     ax.text(x, top, text, ha=side, va="center", fontsize=9, color=style.ink())
 
 
-LINE = 44  # characters of name and entries of two people beyond which the entries stand below
+LINE = 44  # characters of name and entries of two people beyond which the entries go below
 
 
 @public
@@ -309,20 +308,20 @@ def profile(
     profile: Frame | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     max_display: int = 14,
 ) -> Axes:
-    """One signed bar per player, beside the person's data; two people side by side.
+    """Draws one signed bar per player, next to the person's data; two people side by side.
 
-    A person is an instance. Players come from the largest |value| of either person down. The sum of
-    those that are not shown stands below as a number, outside of the scale; where a sum means
-    nothing (unary influences, indices of Deegan and Packel), only how many they are is told. If
-    standard errors are known, the players that are shown one by one have 95 % intervals.
+    A person is an instance. Players are sorted by the largest |value| of either person. The sum of
+    the others is shown below as a number, not to scale; if a sum is meaningless (unary influences,
+    Deegan-Packel indices), only their number is shown. If standard errors are known, the players
+    that are shown one by one have 95 % intervals.
 
     Args:
         explanation: `Explanation` of one or two instances with one output, values [1, P] or [2, P];
             or its private copy.
         {ax}
-        profile: what to write as the people's data: a frame, or a list of dicts, with one row per
-            person and columns named like players; or one dict. A player without a column there, and
-            with None every player, shows `explanation.data`.
+        profile: the people's data to write: a frame, or a list of dicts, with one row per person
+            and columns named like players; or one dict. A player without a column there, and every
+            player with None, shows `explanation.data`.
         {max_display}
 
     {axes}
@@ -405,5 +404,5 @@ def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
 
 
 def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:
-    """The places of the players with the largest |value| of either person."""
+    """The positions of the players with the largest |value| of either person."""
     return ranking(np.abs(explanation.values).max(axis=0))[:count]

@@ -1,15 +1,15 @@
-"""Differentially private QII reports: noise that is proved, a budget that is kept.
+"""Differentially private QII reports: noise with a proof, and a budget that is kept.
 
-Needs `pip install "xaijax[privacy]"` (OpenDP) when a report is released, and not before.
+It needs `pip install "xaijax[privacy]"` (OpenDP) when a report is released, not before.
 
 Reading order:
 
     releasing      `release`: from an Explanation of QII to a private copy
-    plan           what a release is before its noise: whole numbers, and the noise they need
+    plan           a release before its noise: whole numbers, and the noise that they need
     mechanism      the noise: OpenDP's integer discrete Laplace
     exact_index    from exact integer sums to an index, rounded once
-    constants      by how much an index multiplies the sensitivity of its game
-    facts          what a release reads of an explanation's provenance, or refuses
+    constants      the factor by which an index multiplies the sensitivity of its game
+    facts          the provenance that a release reads, or errors
     sensitivity    how far one record can move a quantity of interest, proved
     utility        what privacy costs, by the paper's table
     ledger/        `Ledger`: what was spent of a budget, in a file

@@ -1,19 +1,19 @@
-"""By how much an index multiplies the sensitivity of the game that it is taken of.
+"""The factor by which an index multiplies the sensitivity of its game.
 
 A record moves the game v by a function delta with |delta(S)| <= 1 (times the sensitivity of one
-influence) and delta(nothing) = 0, since v(nothing) = 0 for whatever data. An index is linear:
-phi_i = sum over S of c_i(S) v(S), c_i(S) = p(|S| - 1) where i is in S and -p(|S|) where it is not.
+influence) and delta(nothing) = 0, since v(nothing) = 0 for all data. An index is linear: phi_i =
+sum over S of c_i(S) v(S), c_i(S) = p(|S| - 1) if i is in S and -p(|S|) if it is not.
 
 One player: |delta phi_i| <= sum over S, not empty, of |c_i(S)| = 2 (mass of p) - p(0), attained by
-delta(S) = sign c_i(S). With Shapley's mass 1 that is 2 - 1/P, with Banzhaf's 2 - 2^-(P-1).
+delta(S) = sign c_i(S). With Shapley's mass 1 this is 2 - 1/P, with Banzhaf's 2 - 2^-(P-1).
 
 All players: the largest sum_i |delta phi_i| is the largest sum_i s_i delta phi_i over signs s, so
 
     L1 = max over s of sum over S, not empty, of |sum_i s_i c_i(S)|.
 
 A semivalue treats players alike: only the number m of positive signs counts. Among the sets of size
-r, C(m, j) C(P - m, r - j) have j players of positive sign, so that 2j - r is the sum of the signs
-inside and (2m - P) - (2j - r) outside:
+r, C(m, j) C(P - m, r - j) have j players of positive sign. The signs inside add up to 2j - r and
+those outside to (2m - P) - (2j - r):
 
     L1 = max over m of sum over r, j of C(m, j) C(P - m, r - j)
          |p(r - 1) (2j - r) - p(r) ((2m - P) - (2j - r))|,        p(P) = 0,
@@ -36,16 +36,16 @@ ENUMERATED = 10  # players up to which an index without symmetry is enumerated
 
 
 def exact_weights(weights: Sequence[float]) -> tuple[Fraction, ...]:
-    """The weight of one set of size s [P], as the fraction that the float stands for.
+    """The weight of one set of size s [P], as the fraction that the float represents.
 
-    Those of Shapley, Banzhaf and limited sizes have denominators below 20 C(19, 9) < 10^7, which is
-    far from two such fractions within one rounding of each other.
+    The weights of Shapley, Banzhaf and limited sizes have denominators below 20 C(19, 9) < 10^7, so
+    two such fractions are never within one rounding of each other.
     """
     return tuple(Fraction(float(w)).limit_denominator(10**7) for w in weights)
 
 
 def of_one(weights: Sequence[Fraction]) -> Fraction:
-    """The constant of one player's value; weights: of one set of size s [P]."""
+    """The constant of one player's value; weights: those of one set of size s [P]."""
     P = len(weights)
     mass = sum((comb(P - 1, s) * abs(w) for s, w in enumerate(weights)), Fraction(0))
     return 2 * mass - abs(weights[0])
@@ -75,9 +75,9 @@ def _of_all(weights: tuple[Fraction, ...]) -> Fraction:
 
 
 def of_chances(chance: np.ndarray) -> tuple[Fraction, Fraction]:
-    """(of one player at most, of all) for an index with chances Pr[S] [2^P] of its own.
+    """(the largest of one player, that of all) for an index with its own probabilities Pr[S] [2^P].
 
-    Up to 10 players all signs are enumerated; beyond, all players are bounded by the sum of each.
+    Up to 10 players all signs are enumerated; for more, the bound is the sum over players.
     """
     P = len(chance).bit_length() - 1
     sets = np.arange(1 << P)

@@ -1,4 +1,4 @@
-"""From exact integer sums to an index on the lattice: rational arithmetic, rounded once.
+"""Computes an index on the lattice from exact integer sums: rational arithmetic, rounded once.
 
 Letters: G groups, C sets, K scores, P players.
 """
@@ -18,7 +18,7 @@ CHANCE = 1 << 52  # Pr[S] is rounded to multiples of 1 / CHANCE
 
 
 def influences(exact: ExactSums, n: int, difference: str, signed: bool) -> tuple[np.ndarray, int]:
-    """(v(S) of game n, Python integers in an array [C, K], or [C, 1] of a distance; denominator).
+    """(v(S) of game n, Python integers in an array [C, K], or [C, 1] for a distance; denominator).
 
     v(S) = d(Q(nothing replaced), Q(S replaced)); two groups are compared, absolutely or signed.
     """
@@ -42,7 +42,7 @@ def _root(change: np.ndarray) -> tuple[np.ndarray, int]:
     return np.array([math.isqrt(q * ROOT * ROOT) for q in squares], object), ROOT
 
 
-# [C, K] -> ([C], what the denominator is multiplied by)
+# [C, K] -> ([C], the factor of the denominator)
 _DISTANCES: dict[str, Callable[[np.ndarray], tuple[np.ndarray, int]]] = {
     "l1": lambda change: (np.abs(change).sum(axis=1), 1),
     "tv": lambda change: (np.abs(change).sum(axis=1), 2),
@@ -54,7 +54,7 @@ _DISTANCES: dict[str, Callable[[np.ndarray], tuple[np.ndarray, int]]] = {
 def semivalues(v: np.ndarray, weights: Sequence[Fraction]) -> list[Fraction]:
     """sum over S without i of p(|S|) (v(S + i) - v(S)) for each player; v integers [2^P].
 
-    The differences are summed by size first: these sums are integers, and P fractions are left.
+    The differences are summed by size first: these sums are integers, and only P fractions remain.
     """
     P = len(weights)
     others = np.bitwise_count(np.arange(1 << (P - 1), dtype=np.uint32)).astype(np.int64)
@@ -81,7 +81,7 @@ def of_chances(v: np.ndarray, chance: np.ndarray) -> list[Fraction]:
 
 
 def chance_on_lattice(chance: np.ndarray) -> np.ndarray:
-    """Pr[S] as it is used, float64: exactly a multiple of 1 / CHANCE."""
+    """The values Pr[S] that are used, float64: exact multiples of 1 / CHANCE."""
     return np.rint(chance * CHANCE) / CHANCE
 
 
@@ -92,5 +92,5 @@ def _marginals(v: np.ndarray, i: int) -> np.ndarray:
 
 
 def on_lattice(value: Fraction) -> int:
-    """The nearest multiple of 1 / LATTICE, as a whole number; halves go up."""
+    """The nearest multiple of 1 / LATTICE, as a whole number; halves are rounded up."""
     return math.floor(value * LATTICE + Fraction(1, 2))

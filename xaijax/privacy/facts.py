@@ -1,4 +1,4 @@
-"""What a release must know of an explanation: read from its provenance, or refused with the reason.
+"""The facts that a release needs of an explanation: read from its provenance, or refused.
 
 Only public facts are read here; no value, and no row. Letters: P players, K scores.
 """
@@ -26,8 +26,8 @@ NEEDED = (
     "positive_given scheme samples subsample"
 ).split()
 
-# What the released copy says of how it was made: none of it depends on a private row. Whose the
-# pool is follows from what was passed, not from its values.
+# Facts in the released copy about how it was made: none of them depends on a private row. The owner
+# of the pool depends on the arguments passed, not on their values.
 PUBLIC = (
     "method quantity quantity_words signed outcome positive bounds difference index "
     "intervention pool_rows pool_is_data pool_weights data_rows data_weights members rest "
@@ -39,14 +39,14 @@ MOST_PLAYERS = 20
 
 @dataclass(frozen=True)
 class Facts:
-    """The provenance as read."""
+    """The provenance, as read."""
 
     quantity: str
     outcome: str  # "label" | "score" | "proba"
     difference: str
     signed: bool
     unary: bool
-    weights: tuple[float, ...] | None  # of one set of size s [P]; None: unary, or chances
+    weights: tuple[float, ...] | None  # of one set of size s [P]; None: unary, or probabilities
     games: int  # N
     players: int
     data_rows: int
@@ -58,7 +58,7 @@ class Facts:
 
 
 def facts_of(explanation: Any) -> Facts:
-    """Read the provenance; refuses what has no bound, and what does not say enough."""
+    """Reads the provenance; raises if there is no bound, or if facts are missing."""
     if isinstance(explanation, PrivateExplanation):
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if isinstance(explanation, Interactions):
@@ -104,7 +104,7 @@ def facts_of(explanation: Any) -> Facts:
 
 
 def public_facts(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What may be said of how a released copy was made."""
+    """The public facts about how a released copy was made."""
     found = {name: _plain(told[name]) for name in PUBLIC if name in told}
     found["pool_is_data"] = told["whose_pool"] == "data"
     if not told["positive_given"]:
@@ -113,7 +113,7 @@ def public_facts(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """In a form that JSON keeps."""
+    """The value in a form that JSON keeps."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, Mapping):
@@ -142,9 +142,9 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
             "nears 0. Say difference='tv', 'l1', 'l2', 'linf' or 'subtract'"
         )
     if difference not in ("subtract", "l1", "tv", "l2", "linf", None):
-        raise _refused("its difference is a function of your own, whose bound nobody has proved")
+        raise _refused("its difference is your own function, and no bound is proved for it")
     if told.get("intervention") == "sampler":
-        raise _refused("its donors came from a sampler of your own, about which nothing is proved")
+        raise _refused("its donors came from your own sampler, and no bound is proved for it")
     if told.get("samples") is not None or told.get("scheme", "exact") != "exact":
         raise _refused(
             "its rows and donors were drawn with replacement, so one record may be all of them and "
@@ -160,7 +160,7 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
             "quantity='disparity'"
         )
     if quantity is not None and quantity not in QUANTITIES:
-        raise _refused("its quantity is one of your own, whose bound nobody has proved")
+        raise _refused("its quantity is your own, and no bound is proved for it")
     if "selected_output" in told:
         raise _refused("an output was selected. Release what xaijax.QII returned, whole")
 
@@ -182,7 +182,7 @@ def _refuse_rows(told: Mapping[str, Any]) -> None:
 
 
 def _weights(told: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """By the number of players replaced; None: unary, or chances Pr[S] (which are not told)."""
+    """Weights by the number of players replaced; None: unary, or Pr[S] (which is not recorded)."""
     if told["index"] == "none":
         return None
     given = told.get("index_weights")

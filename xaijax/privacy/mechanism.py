@@ -1,9 +1,8 @@
 """The noise: OpenDP's integer discrete Laplace, and nothing else, ever.
 
-Floating-point Laplace noise tells the value it was added to: the sums that can come out differ from
-value to value in their last bits, and in float32 a sizeable share of draws identifies it. So values
-are whole numbers (multiples of 2^-20), and whole noise is added, drawn exactly.
-
+Floating-point Laplace noise reveals the value that it was added to: the possible sums differ from
+value to value in their last bits, and in float32 a sizeable share of draws identifies the value.
+Values are therefore whole numbers (multiples of 2^-20), and integer noise is added, drawn exactly.
 P(noise = k) = (1 - q) / (1 + q) q^|k|, q = exp(-1 / scale).
 """
 
@@ -20,32 +19,33 @@ from xaijax.core.errors import InputError, PrivacyError
 from xaijax.core.optional import require
 from xaijax.results.recount import LATTICE
 
-# The least scale that counts as noise. A value is changed at all with chance 2 q / (1 + q), where
-# q = exp(-1 / scale): one in twenty at q = 1/39. Below, nearly all of a copy would be exact values.
+# The smallest scale that counts as noise. A value is changed at all with probability 2 q / (1 + q),
+# where q = exp(-1 / scale): one in twenty at q = 1/39. With less, nearly all of a copy would be
+# exact values.
 LEAST = 1 / math.log(39)
-LARGEST = 1 << 50  # of scales and of values; OpenDP's i64 would saturate far beyond
+LARGEST = 1 << 50  # limit of scales and values; OpenDP's i64 would saturate far beyond
 
 
 class TooLittleNoise(PrivacyError):
-    """The scale is below LEAST; `factor`: what the epsilon must be multiplied with at least."""
+    """The scale is below LEAST; `factor`: the largest allowed factor for epsilon."""
 
     def __init__(self, factor: float) -> None:
-        super().__init__("epsilon= is so large that the noise is 0 but by a rare chance.")
+        super().__init__("epsilon= is so large that the noise is nearly always 0.")
         self.factor = factor
 
 
 def refuse_no_noise(sensitivity: int, epsilon: float) -> None:
-    """Raise TooLittleNoise where sensitivity / epsilon is below LEAST."""
+    """Raises TooLittleNoise if sensitivity / epsilon is below LEAST."""
     factor = sensitivity / LEAST / epsilon
     if factor < 1:
         raise TooLittleNoise(factor)
 
 
 def library() -> Any:
-    """OpenDP; raises ImportError that names the extra.
+    """The OpenDP library; raises ImportError that names the extra.
 
-    An interrupt waits until it is imported: it registers names, and half of it, imported again,
-    finds them taken.
+    An interrupt waits until it is imported: it registers names, and a second import after half of
+    one would find them taken.
     """
     with interrupts_later():
         dp = require("opendp.prelude", "xaijax[privacy]")
@@ -55,7 +55,7 @@ def library() -> Any:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Ctrl-C within takes effect at the end; in other threads than the main one it never comes."""
+    """Delays Ctrl-C to the end of the block; threads other than the main one never get it."""
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
     if not main or not callable(before):
@@ -72,10 +72,10 @@ def interrupts_later() -> Iterator[None]:
 
 
 def measurement(scale: float) -> Any:
-    """The mechanism on vectors of whole numbers, by their L1 distance.
+    """The mechanism on vectors of whole numbers, with their L1 distance.
 
-    T="i64" and not T=int, which is 32 bits wide and saturates. Refuses what OpenDP lets pass: a
-    scale of 0, one that is not finite, or one so large that whole numbers end.
+    T="i64" is used and not T=int, which is 32 bits wide and saturates. It raises for what OpenDP
+    accepts: a scale of 0, one that is not finite, or one so large that whole numbers overflow.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise InputError(f"scale must be a number above 0, got {type(scale).__name__}.")
@@ -92,7 +92,8 @@ def measurement(scale: float) -> Any:
 def scale_for(sensitivity: int, epsilon: float) -> float:
     """A scale, in lattice steps, for which OpenDP itself proves `epsilon`.
 
-    sensitivity / epsilon, or the first one above it (steps double) that OpenDP's rounding accepts.
+    It is sensitivity / epsilon, or the first scale above it (steps double) that OpenDP's rounding
+    accepts.
     """
     if sensitivity < 1:
         raise PrivacyError("a sensitivity of 0 needs no noise, and none is drawn.")
@@ -106,13 +107,13 @@ def scale_for(sensitivity: int, epsilon: float) -> float:
 
 
 def noisy(values: Sequence[int], scale: float) -> list[int]:
-    """Whole numbers plus independent discrete Laplace noise."""
+    """Adds independent discrete Laplace noise to whole numbers."""
     refuse_large(values)
     return list(measurement(scale)([int(one) for one in values]))
 
 
 def refuse_large(values: Sequence[int]) -> None:
-    """Raise PrivacyError where i64 nears its end: scores some 2^29 wide and more."""
+    """Raises PrivacyError if values come near the limit of i64: scores about 2^29 wide or more."""
     if any(abs(int(one)) >= LARGEST for one in values):
         raise PrivacyError(
             "explanation cannot be released: a value could have 2^50 steps of 2^-20. Rescale the "
@@ -121,26 +122,28 @@ def refuse_large(values: Sequence[int]) -> None:
 
 
 def standard_error(scale: float) -> float:
-    """Of the noise, as a value: sqrt(2 q) / (1 - q) lattice steps."""
+    """The standard error of the noise, as a value: sqrt(2 q) / (1 - q) lattice steps."""
     q = math.exp(-1 / scale)
     return math.sqrt(2 * q) / -math.expm1(-1 / scale) / LATTICE
 
 
 def amplified(epsilon: float, rate: float) -> float:
-    """What the mechanism may spend on a sample, for `epsilon` on all rows.
+    """The epsilon that the mechanism may spend on a sample, for `epsilon` on all rows.
 
-    ln(1 + (e^epsilon - 1) / rate) for samples without replacement and neighbours of equal size
-    (Balle, Barthe and Gaboardi 2018, theorem 9); a hair less, for rounding.
+    It is ln(1 + (e^epsilon - 1) / rate) for samples without replacement and neighbours of equal
+    size (Balle, Barthe and Gaboardi 2018, theorem 9), slightly reduced for rounding.
     """
     if rate >= 1:
         return epsilon
-    if epsilon > 500:  # e^epsilon has no float; what is left out is below one part in e^500
+    if epsilon > 500:  # e^epsilon has no float; the omitted part is below one in e^500
         return (epsilon - math.log(rate)) * (1 - 1e-12)
     return math.log1p(math.expm1(epsilon) / rate) * (1 - 1e-12)
 
 
 def of_all_rows(spent: float, rate: float) -> float:
-    """The epsilon on all rows of which a mechanism on a sample may spend this; `amplified` back."""
+    """The epsilon on all rows for which a mechanism on a sample spends this; inverts
+    `amplified`.
+    """
     if rate >= 1:
         return spent
     if spent > 500:

@@ -1,4 +1,4 @@
-"""What a release is before its noise: whole numbers, the noise they need, and what is said of it.
+"""A release before its noise: whole numbers, the noise that they need, and public facts.
 
 Letters: N people explained (1 for quantities of the data), P players, K outputs.
 """
@@ -24,7 +24,7 @@ from xaijax.results.recount import LATTICE, ExactSums, Recount
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """Nothing is drawn yet."""
+    """A release for which nothing is drawn yet."""
 
     values: list[int]  # in lattice steps, without noise
     needed: NoiseNeeded
@@ -39,7 +39,7 @@ def planned(
     composition: str,
     calibration: str,
 ) -> ReleasePlan:
-    """Count the sums, and find the noise that they need; nothing is charged."""
+    """Counts the sums, and finds the noise that they need; charges nothing."""
     sample = recount.sample
     spendable = epsilon if sample is None else mechanism.amplified(epsilon, sample.rate)
     exact = recount.sums()
@@ -101,7 +101,7 @@ def _values(v: np.ndarray, facts: Facts, chance: np.ndarray | None) -> list[Any]
 
 
 def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
-    """Refuse sums that are of another question than the provenance tells."""
+    """Raises if the sums belong to another question than the provenance."""
     told = [facts.games, facts.players]
     came = [len(exact.sums), exact.sets.shape[1]]
     groups = [one for one in (facts.members, facts.rest) if one is not None]
@@ -111,14 +111,14 @@ def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
         came += [int(one.sum()) for one in exact.outer]
     if told != came:
         raise PrivacyError(
-            f"explanation cannot be released: its provenance tells of other sizes {told} than were "
-            f"counted {came}."
+            f"explanation cannot be released: its provenance records the sizes {told}, but "
+            f"{came} were counted."
         )
 
 
-# By how much a distance between vectors of chances can move, when one influence of one class can
-# move by 1. A pair's two vectors p, p' are at least 0 and sum to at most 1, so they are at most
-# 2 apart in L1, 1 in total variation and in the largest entry, the root of 2 in L2; and by the
+# How far a distance between vectors of probabilities can move, if one influence of one class can
+# move by 1. A pair's two vectors p, p' are at least 0 and sum to at most 1, so they are at most 2
+# apart in L1, 1 in total variation and in the largest entry, the root of 2 in L2; and by the
 # triangle inequality | |a| - |b| | <= |a - b| a distance moves no more than its argument does.
 OF_VECTORS = {
     "l1": Fraction(2),
@@ -137,9 +137,9 @@ class NoiseNeeded:
 
 
 def influence_sensitivity(facts: Facts, exact: ExactSums) -> Fraction:
-    """How far one record can move one influence iota(S) of one score, in units of the score.
+    """The most that one record can move one influence iota(S) of one score, in units of the score.
 
-    From the whole weights that were really used, so that their rounding is counted.
+    It is computed from the integer weights that are really used, so their rounding is included.
     """
     b = Fraction(0) if facts.public_pool else _largest(exact.inner)
     a = Fraction(0) if facts.quantity in INDIVIDUAL else max(map(_largest, exact.outer))
@@ -165,13 +165,13 @@ def proved(
         )
     one, all_players, each = _index_constants(facts, chance)
     if facts.difference == "subtract":
-        # Of K classes: each by itself, or all together, since a pair's vectors move by 2 in L1.
+        # K classes: each by itself, or all together, since a pair's vectors move by 2 in L1.
         outputs = min(K * all_players, 2 * each) if K > 1 else all_players
         single, total = one * delta, outputs * delta
     else:
         moved = delta * OF_VECTORS[facts.difference] if K > 1 else delta
         if facts.difference == "l2":
-            moved += Fraction(1, ROOT)  # the root is cut off
+            moved += Fraction(1, ROOT)  # the root is truncated
         single, total, K = one * moved, all_players * moved, 1
     count = facts.games * facts.players * K
     if composition == "sequential":
@@ -187,7 +187,7 @@ def proved(
 def _index_constants(
     facts: Facts, chance: np.ndarray | None
 ) -> tuple[Fraction, Fraction, Fraction]:
-    """(of one player at most, L1 of all players, the sum over players of the constant of each)."""
+    """(largest constant of one player, L1 of all players, sum of all players' constants)."""
     P = facts.players
     if facts.unary:  # P different influences
         return Fraction(1), Fraction(P), Fraction(P)
@@ -200,9 +200,9 @@ def _index_constants(
 
 
 def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
-    """Lap(sensitivity / epsilon) for each value, by Table I, and twice that for an index.
+    """The noise of Table I: Lap(sensitivity / epsilon) for each value, and twice that for an index.
 
-    Raises PrivacyError for what the paper says nothing about.
+    It raises PrivacyError for what the paper does not cover.
     """
     n, groups = facts.data_rows, [facts.members or 0, facts.rest or 0]
     table = {

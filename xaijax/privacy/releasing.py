@@ -1,4 +1,4 @@
-"""`release`: an explanation with noise, and with nothing else that depends on a private row.
+"""`release`: an explanation with noise, and nothing else that depends on a private row.
 
     facts of the provenance -> sensitivity -> exact sums -> index on the lattice -> charge -> noise
 
@@ -35,20 +35,20 @@ def release(
     composition: Literal["l1", "sequential"] = "l1",
     calibration: Literal["proved", "paper"] = "proved",
 ) -> PrivateExplanation:
-    """Make a differentially private copy of a QII report: its values with noise.
+    """Makes a differentially private copy of a QII report: its values with noise.
 
-    Whoever sees the copy learns almost the same if any one record of the data is replaced by
-    another: for two data sets that differ in one record, each outcome's chances differ by a factor
-    of at most e^epsilon. This holds for all values of the report together.
+    A reader of the copy learns almost the same if any one record of the data is replaced by
+    another: for two data sets that differ in one record, each outcome's probabilities differ by a
+    factor of at most e^epsilon. This holds for all values of the report together.
 
-    Public, and the same for both data sets, are: the model, the positive class, the players, the
-    people explained (X=), the weights and the group of every record's place, chances Pr[S], and a
-    pool= that was passed. X= is refused if it is the data or shares memory with them; pool= if it
-    is a part of them. pool=data is the same as no pool=, and private. An `xaijax.XaiWarning` tells
-    where all rows of X= or pool= are equal to rows of the data. Warnings, errors, the report and
-    the ledger are as private as the data; only the copy is for others.
+    The following are public, and the same for both data sets: the model, the positive class, the
+    players, the people explained (X=), the weight and the group of every record's position, Pr[S],
+    and a pool= that was passed. X= is refused if it is the data or shares memory with them; pool=
+    if it is a part of them. pool=data is the same as no pool=, and private. An `xaijax.XaiWarning`
+    is given if all rows of X= or pool= equal rows of the data. Warnings, errors, the report and the
+    ledger are as private as the data; only the copy is for others.
 
-    The model is asked again: about 2^P rows (P for unary(); P players) for each pair of an
+    The model is run again: about 2^P rows (P for unary(); P players) for each combination of an
     explained row and a donor. The explained rows are those of X=, or for quantities of the data the
     data rows that count. Its labels, or its scores clipped and rounded to multiples of 2^-20, are
     added up as exact integers. The values are computed from these as fractions and rounded once.
@@ -56,16 +56,16 @@ def release(
     move the values) that is proved in docs/privacy.md.
 
     Args:
-        explanation: what `QII(...).explain` or `.unary` returned, whole and in this process. It
-            must be exact (samples=None), on the data or on `xaijax.privacy.subsample(data, rate)`.
-        epsilon: float above 0, of the whole report and of the full data. Smaller is more private
-            and noisier.
+        explanation: the full result of `QII(...).explain` or `.unary`, from this process. It must
+            be exact (samples=None), on the data or on `xaijax.privacy.subsample(data, rate)`.
+        epsilon: float above 0, for the whole report and the full data. Smaller is more private and
+            noisier.
         ledger: `Ledger` or None. The budget that is charged. If the same question is asked again,
-            the ledger answers it with the same numbers, free of charge, where the model can be
-            known again: one that JAX traces without callbacks, or scikit-learn's own
-            (`mechanism["free_again"]` tells). None: nothing is charged, and the copy says so.
+            the ledger answers it with the same numbers, free of charge, if the model can be
+            recognised: one that JAX traces without callbacks, or scikit-learn's own (see
+            `mechanism["free_again"]`). None: nothing is charged, and the copy says so.
         composition: "l1": noise by the L1 sensitivity of all values together. "sequential": epsilon
-            is divided among the values, which takes more noise.
+            is divided among the values, which needs more noise.
         calibration: "proved"; or "paper": the noise of Datta, Sen and Zick, for comparison. The
             latter is NOT private (an XaiWarning says so) and never charges the ledger.
 
@@ -73,12 +73,12 @@ def release(
         A `PrivateExplanation`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
-        PrivacyError: no sensitivity can be proved for this explanation, or these interactions; the
-            text says why. Or
-            epsilon is so large that fewer than one value in twenty would be changed.
+        InputError, InputTypeError: an argument is not accepted.
+        PrivacyError: no sensitivity can be proved for this explanation, or these interactions (the
+            message says why), or epsilon is so large that fewer than one value in twenty would be
+            changed.
         BudgetExceededError: the ledger has less than epsilon left.
-        EnumerationLimitError: too many rows to be counted one by one.
+        EnumerationLimitError: there are too many rows to be counted one by one.
         ImportError: opendp is not installed (`pip install "xaijax[privacy]"`).
 
     Example:
@@ -91,7 +91,7 @@ def release(
         >>> private.shape, private.epsilon, round(private.noise_error, 3)
         ((1, 2), 2.0, 0.668)
 
-        Six people are few: the noise is larger than any influence on a rate.
+        With only six people the noise is larger than any influence on a rate.
 
     References:
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE S&P
@@ -107,7 +107,7 @@ def release(
         )
     facts = facts_of(explanation)
     recount = _recount_of(explanation)
-    mechanism.library()  # that it is missing is told before any work
+    mechanism.library()  # raises before any work if it is missing
     _warn(recount, calibration)
     if ledger is None or calibration == "paper":
         plan = planned(explanation, facts, recount, spent, composition, calibration)
@@ -118,7 +118,7 @@ def release(
     if answer is None:
         _refuse_used(recount)
         plan = planned(explanation, facts, recount, spent, composition, calibration)
-        # Once more: from now on the recount tells the model that was really asked.
+        # Once more: from now on the recount has the model that was really called.
         query = _query(explanation, recount, composition, spent)
         answer = ledger._answer(
             query, spent, lambda: _with_noise(plan), may=lambda: _claim(recount)
@@ -127,7 +127,7 @@ def release(
 
 
 def _warn(recount: Recount, calibration: str) -> None:
-    """What the curator should know; no part of the copy."""
+    """Warns the curator; warnings are not part of the copy."""
     if calibration == "paper":
         checks.warn(
             "calibration='paper' is not private: its sensitivities are too small, and each value "
@@ -162,13 +162,13 @@ def _recount_of(explanation: Explanation) -> Recount:
 
 
 def _with_noise(plan: ReleasePlan) -> dict[str, Any]:
-    """The answer: whole numbers with noise, and what may be said of it."""
+    """The answer: whole numbers with noise, and public facts."""
     return {"noisy": mechanism.noisy(plan.values, plan.needed.scale), **plan.told}
 
 
 _USED = {
     "again": "has been released once, and the privacy that a sample adds is used up",
-    "here": "was drawn in another process, of which this one is a fork; both might release it",
+    "here": "was drawn in another process, which forked this one; both might release it",
 }
 
 
@@ -178,10 +178,10 @@ def _refuse_used(recount: Recount) -> None:
 
 
 def _claim(recount: Recount) -> None:
-    """Use the sample up, before anything is drawn or charged.
+    """Uses up the sample, before anything is drawn or charged.
 
-    A second report of one sample would be amplified less than its epsilon says: both together spend
-    ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of what each is charged.
+    A second report of one sample would be amplified less than its epsilon claims: both together
+    spend ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of their charges.
     """
     if recount.sample is not None:
         _refuse_sample(recount.sample.release.take())
@@ -219,12 +219,12 @@ def _copy(
 def _query(
     explanation: Explanation, recount: Recount, composition: str, epsilon: float
 ) -> dict[str, Any] | None:
-    """What makes two releases the same question to the same data: public facts and digests.
+    """Public facts and digests that make two releases the same question about the same data.
 
-    None: the model cannot be known again, so neither can the question.
+    None: the model cannot be recognised later, so neither can the question.
 
-    It must not look at sums: that two questions happen to have equal answers is private. How many
-    members a subsample has varies from draw to draw, and is no part of the question.
+    It must not use the sums, since it is private whether two questions have equal answers. The
+    number of members in a subsample varies from draw to draw, and is not part of the question.
     """
     identity = recount.identity()
     if identity is None:

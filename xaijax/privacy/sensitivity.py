@@ -1,13 +1,13 @@
-"""How far one record can move a quantity of interest: bounds that are proved, and the paper's.
+"""The most that one record can move a quantity of interest: proved bounds, and the paper's.
 
-Neighbours have the same size and differ in one record. Public and the same for both: the model, the
-positive class, the players, the people explained, the weights of the record places and which of
-them are members. With these, let a be the largest share of one record in an outer mean over data
-rows (1/n; 1/y in a group of y) and b in the mean over donors (1/n; 0 where the pool is public).
+Neighbours have the same size and differ in one record. The model, the positive class, the players,
+the people explained, the weights of the record positions and which of them are members are public
+and the same for both. Let a be the largest share of one record in an outer mean over data rows
+(1/n; 1/y in a group of y) and b in the mean over donors (1/n; 0 if the pool is public).
 
 The pattern of every proof: Q(S) is a sum over pairs (row x, donor u) of weight(x) weight(u) times
 a score in [0, 1]. Replacing a record changes the scores of the pairs that it is in, and a score
-changes by 1 at most; so Q(S) changes by no more than these pairs weigh together.
+changes by at most 1. Q(S) therefore changes by at most the total weight of these pairs.
 
 - One mean over data rows: the record is in its row of pairs (a) and in its column (b), which share
   one pair: a + b - a b. With 1/n: (2n - 1)/n^2; in a group: 1/y + 1/n - 1/(y n).
@@ -39,16 +39,17 @@ QUANTITIES = ("individual", "actual", "average", "rate", "group", "disparity")
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one record of the data can move a quantity of interest Q; `sensitivity` makes it.
+    """Bounds how far one record of the data can move a quantity of interest; from `sensitivity`.
 
-    Q(S) is the quantity after the players S were replaced, as of `QII`. The bounds hold for every
+    Q(S) is the quantity after the players S were replaced, as for `QII`. The bounds hold for every
     set S.
 
     Attributes:
-        before: fraction. Of Q(nothing replaced).
-        after: fraction. Of Q(S).
-        influence: fraction. Of the influence Q(nothing replaced) - Q(S): the sum of both.
-        paper: fraction or None. What Table I of the paper says of the influence.
+        before: fraction. The bound for Q(nothing replaced).
+        after: fraction. The bound for Q(S).
+        influence: fraction. The bound for the influence Q(nothing replaced) - Q(S): the sum of
+            both.
+        paper: fraction or None. The bound for the influence in Table I of the paper.
 
     Example:
         >>> import xaijax as xj
@@ -76,11 +77,11 @@ class Sensitivity:
 def bound(
     quantity: str, a: Fraction, b: Fraction, of_labels: bool = True
 ) -> tuple[Fraction, Fraction]:
-    """(of Q(nothing replaced), of Q(S)) for scores in [0, 1].
+    """The bounds (of Q(nothing replaced), of Q(S)) for scores in [0, 1].
 
-    a: the largest share of one record in an outer mean (that of the smaller group for a gap), b: in
-    the mean over donors. of_labels: "actual" and "average" compare classes, and are not means of
-    chances.
+    a: the largest share of one record in an outer mean (that of the smaller group for a gap); b:
+        that in the mean over donors. of_labels: "actual" and "average" compare classes, and are not
+        means of probabilities.
     """
     zero = Fraction(0)
     if quantity in INDIVIDUAL:
@@ -99,25 +100,27 @@ def sensitivity(
     members: int | None = None,
     public_pool: bool = False,
 ) -> Sensitivity:
-    """How far one record can move a quantity of interest: proved bounds, as exact fractions.
+    """Computes how far one record can move a quantity of interest: proved bounds, exact fractions.
 
     They hold for labels, or scores between 0 and 1, and for equal weights. The two data sets have
-    equally many records and differ in one. For scores multiply by the width of their bounds; for an
-    index by a constant of it, see docs/privacy.md. `xaijax.privacy.release` does all of this.
+    the same number of records and differ in one. Multiply by the width of the bounds for scores,
+    and by the index's constant for an index, see docs/privacy.md. `xaijax.privacy.release` does all
+    of this.
 
     Args:
-        quantity: "individual", "actual", "average", "rate", "group" or "disparity", as of `QII`.
+        quantity: "individual", "actual", "average", "rate", "group" or "disparity", as for `QII`.
             "ratio" has no bound.
-        rows: int: n, the rows of the private data. They are the donors too unless `public_pool`.
-        members: int or None: y, the rows of the group. Needed for "group" and "disparity", and
-            accepted for no other quantity.
+        rows: int. The number n of rows of the private data. They are the donors too unless
+            `public_pool`.
+        members: int or None. The number y of rows of the group. It is needed for "group" and
+            "disparity", and accepted for no other quantity.
         public_pool: bool. True: the donors are other rows, known to everybody, or one constant row.
 
     Returns:
         A `Sensitivity`: bounds on Q before and after a replacement and on the influence.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import xaijax as xj

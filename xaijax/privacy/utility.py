@@ -1,4 +1,4 @@
-"""What privacy costs: how often the noise is larger than what a report should tell.
+"""The cost of privacy: how often the noise is larger than what a report should show.
 
 Section VII-D of the paper prints such shares; no Laplace reading of its text gives them. The
 formula that does, to the digits printed, is 2 exp(-2 t m): the scale was inverted and the tail
@@ -19,7 +19,7 @@ from xaijax.core.public import public
 ADULT = 32561  # rows of the paper's table
 THRESHOLD = 0.005
 
-# (group, its rows, what the paper prints)
+# (group, its rows, the printed share)
 PRINTED = (
     ("White", 27816, 2.97e-14),
     ("Black", 3124, 5.41e-14),
@@ -71,13 +71,13 @@ class LossRow:
 def loss_in_utility(
     sensitivity: float, epsilon: float = 1.0, threshold: float = THRESHOLD
 ) -> float:
-    """The share of releases in which the noise alone is larger than a threshold.
+    """Computes the share of releases in which the noise alone is larger than a threshold.
 
-    It is P(|noise| > threshold) = exp(-threshold epsilon / sensitivity), of Laplace noise of scale
+    It is P(|noise| > threshold) = exp(-threshold epsilon / sensitivity), for Laplace noise of scale
     sensitivity / epsilon.
 
     Args:
-        sensitivity: float above 0. How far one record can move the value.
+        sensitivity: float above 0. The most that one record can move the value.
         epsilon: float above 0.
         threshold: float above 0, in units of the value.
 
@@ -85,7 +85,7 @@ def loss_in_utility(
         A float between 0 and 1.
 
     Raises:
-        InputError, InputTypeError: a number that is not finite and above 0.
+        InputError, InputTypeError: a number is not finite and above 0.
 
     Example:
         >>> import xaijax as xj
@@ -99,21 +99,21 @@ def loss_in_utility(
 
 @public
 def loss_table(rows: int = ADULT, threshold: float = THRESHOLD) -> tuple[LossRow, ...]:
-    """The paper's table of what privacy costs (section VII-D), recomputed.
+    """Recomputes the paper's table of the cost of privacy (section VII-D).
 
-    For each group of Adult it says how often the noise of the disparity between the group and the
-    rest is larger than the threshold, at epsilon 1: as printed, by the formula behind the printed
-    numbers, and correctly. The group sizes are the paper's.
+    For each group of Adult it gives the share of releases in which the noise of the disparity
+    between the group and the rest is larger than the threshold, at epsilon 1: as printed, by the
+    formula behind the printed numbers, and correctly. The group sizes are the paper's.
 
     Args:
-        rows: int, above 27,816 (the largest group). Records of the whole table.
+        rows: int, above 27,816 (the largest group). Number of records of the whole table.
         threshold: float above 0.
 
     Returns:
         A `LossRow` for each of seven groups.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted.
+        InputError, InputTypeError: an argument is not accepted.
 
     Example:
         >>> import xaijax as xj

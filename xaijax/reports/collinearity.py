@@ -1,4 +1,4 @@
-"""One page with an AEC list beside a Shapley list, and what AEC means and does not mean."""
+"""One page with an AEC list next to a Shapley list, and what AEC means and does not mean."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ERRORS = (
 
 
 class FittedAEC(Protocol):
-    """What the page asks of a fitted `xaijax.AEC`."""
+    """The interface of a fitted `xaijax.AEC` that the page uses."""
 
     explanation_: Explanation
 
@@ -79,27 +79,27 @@ def collinearity_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML page with an AEC ranking beside a Shapley ranking of the same columns.
+    """Writes one HTML page with an AEC ranking next to a Shapley ranking of the same columns.
 
     The page shows the correlations of the columns, both rankings and both movement rates. It says
     in plain words what the sign and the units of AEC mean and do not mean, and what a picture of
-    many columns leaves out. It loads nothing from elsewhere, and holds no row of the data.
+    many columns leaves out. It loads nothing from elsewhere, and contains no row of the data.
 
     Args:
-        aec: a fitted `xaijax.AEC`, or its `explanation_`. Of several classes choose one:
+        aec: a fitted `xaijax.AEC`, or its `explanation_`. If there are several classes, choose one:
             `aec.explanation_[:, :, "label"]`.
-        shapley: an `Explanation` of the same columns, values [N, P], ranked by mean |value|. For a
-            shap.Explanation the error says how to make an `Explanation` of it.
-        path: the file to write; an existing file is replaced as a whole.
+        shapley: an `Explanation` of the same columns, values [N, P], ranked by mean |value|. The
+            error for a shap.Explanation says how to make an `Explanation` of it.
+        path: the file to write; an existing file is replaced.
         aec_nmr: float from 0 to 1 or None. The rate of the AEC ranking, from
             `xaijax.normalized_movement_rate`. None: the page says "not measured". NaN: undefined.
         shapley_nmr: the same for the Shapley ranking.
-        model: what the Shapley values are of, for the head of the page: a name, or what `as_model`
-            made. None: "not named".
-        title: the page's title, a text. None: one that says what the page shows.
+        model: the model of the Shapley values, for the head of the page: a name, or a `Model` from
+            `as_model`. None: "not named".
+        title: the page's title, a text. None: a title that says what the page shows.
 
     {page}
-        InputError: the two have different columns, or several outputs; a rate is out of range.
+        InputError: the two have different columns, or several outputs; or a rate is out of range.
 
     Example:
         >>> import tempfile
@@ -135,7 +135,7 @@ def collinearity_report(
 
 
 def _named(given: Any) -> str:
-    """The type, with its library: a shap.Explanation is none of ours."""
+    """The type, with its library: a shap.Explanation is not one of ours."""
     library, kind = type(given).__module__.partition(".")[0], type(given).__name__
     return kind if library in ("builtins", "__main__") else f"{library}.{kind}"
 

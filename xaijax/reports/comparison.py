@@ -1,4 +1,4 @@
-"""One plain HTML page that tells what changed between two explanations."""
+"""One plain HTML page that shows what changed between two explanations."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def comparison_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML page that shows a comparison and says how sure it is.
+    """Writes one HTML page that shows a comparison and says how certain it is.
 
-    The page holds the shifts of all players with their intervals, a picture of them, the parts of
-    the data and of the model where the comparison has them, and the instances that changed most, by
-    their positions. It loads nothing from elsewhere and shows no data. Of several outputs the last
-    is shown, and the page says so.
+    The page contains the shifts of all players with their intervals, a picture of them, the parts
+    of the data and of the model if the comparison has them, and the instances that changed most, by
+    position. It loads nothing from elsewhere and shows no data. With several outputs the last is
+    shown, and the page says so.
 
     Args:
         comparison: `Comparison`, from `xaijax.compare`.
-        path: the file to write; an existing file is replaced as a whole.
-        model: what was explained, for the head of the page: a name, or what `as_model` made.
-        title: the page's title, a text. None: one that says what the page shows.
+        path: the file to write; an existing file is replaced.
+        model: the explained model, for the head of the page: a name, or a `Model` from `as_model`.
+        title: the page's title, a text. None: a title that says what the page shows.
 
     {page}
 
@@ -85,7 +85,7 @@ def _content(one: Comparison, model: str | None) -> dict[str, Any]:
         alt = f"compare plot: {caption}"
         pictures.append(page.picture(f"Shift of the {what}", size, draw, caption, alt))
     of = "" if model is None else f" of {model}"
-    value = f"{meaning(one.kind, {})}. A shift is the second less the first"
+    value = f"{meaning(one.kind, {})}. A shift is the second minus the first"
     return {
         "title": f"What changed between two explanations{of}",
         "about": lines(model, "that of the two explanations", value),
@@ -97,7 +97,7 @@ def _content(one: Comparison, model: str | None) -> dict[str, Any]:
 
 
 def _changed(one: Comparison) -> str:
-    """Who changed, in the output that the tables are of and in the others."""
+    """The players that changed, in the output of the tables and in the others."""
     names = one.output_names
     if names is None:
         told = ", ".join(one.changed)

@@ -1,4 +1,4 @@
-"""HTML pages from the templates beside this file, with their tables and pictures."""
+"""HTML pages from the templates in this folder, with their tables and pictures."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from xaijax.results.summary import ranking
 from xaijax.results.wording import named
 
 DPI = 160
-MOST = 10_000  # rows of a table: beyond it a browser takes long
-SEARCHED = 8  # rows from which a table has a field to search
+MOST = 10_000  # rows of a table: with more a browser takes long
+SEARCHED = 8  # rows from which a table has a search field
 
 
 def write(path: str | os.PathLike[str], template: str, content: dict[str, Any]) -> Path:
-    """Render a template into a file and return its path; all text is escaped."""
+    """Renders a template into a file and returns its path; all text is escaped."""
     jinja2 = require("jinja2", "xaijax[plots]")
     folder = resources.files("xaijax.reports")
 
@@ -55,12 +55,12 @@ def write(path: str | os.PathLike[str], template: str, content: dict[str, Any]) 
 
 
 def today() -> str:
-    """The date on which a page is written, of Greenwich."""
+    """The date on which a page is written, in UTC."""
     return datetime.now(UTC).date().isoformat()
 
 
 def _policy(script: str) -> str:
-    """What a browser lets the page do: its own script and pictures inside it, and nothing else."""
+    """The content policy of the page: its own script and pictures inside it, and nothing else."""
     digest = hashlib.sha256(f"\n{script}".encode()).digest()
     own = base64.b64encode(digest).decode("ascii")
     return (
@@ -81,7 +81,7 @@ def heading(path: Any, title: Any) -> dict[str, Any]:
 
 
 def cell(text: str, number: bool = False, head: bool = False) -> dict[str, Any]:
-    """A cell of a table; number: to the right; head: it names its row."""
+    """A cell of a table; number: right-aligned; head: it names its row."""
     return {"text": text, "number": number, "head": head}
 
 
@@ -93,7 +93,9 @@ def table(
     note: str = "",
     kind: str | None = None,
 ) -> dict[str, Any]:
-    """A table that can be sorted, and searched where it is long; of too many rows the first."""
+    """A table that can be sorted, and searched if it is long; it has at most the first `MOST`
+    rows.
+    """
     if kind is None:
         kind = "sortable searchable" if len(rows) >= SEARCHED else "sortable"
     left = len(rows) - MOST
@@ -117,9 +119,9 @@ def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any
 def picture(
     title: str, size: tuple[float, float], draw: Callable[[Any], Any], caption: str, alt: str = ""
 ) -> dict[str, Any]:
-    """A figure that `draw` draws on axes, with its title and caption; alt: the text in its place.
+    """A figure that `draw` draws on axes, with its title and caption; alt: the alternative text.
 
-    pyplot does not know the figure: a notebook must not show it a second time.
+    The figure is not registered with pyplot, so that a notebook does not show it a second time.
     """
     figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
     figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
@@ -131,10 +133,10 @@ def picture(
 
 
 def model_name(model: ModelLike | str | None) -> str | None:
-    """The name to write; None: an explanation holds no model, and none was said.
+    """The model's name; None: an explanation holds no model, and none was given.
 
     Raises:
-        InputTypeError: neither a text nor what `as_model` made.
+        InputTypeError: it is neither a text nor a `Model` from `as_model`.
     """
     name = getattr(model, "name", None) if hasattr(model, "probe") else model
     if name is not None and not isinstance(name, str):
@@ -148,7 +150,7 @@ def model_name(model: ModelLike | str | None) -> str | None:
 def lines(
     model: str | None, asked: str, value: str, rows: str = "Background", what: str = "A value"
 ) -> list[tuple[str, str]]:
-    """Names and texts; asked: of the background, "" where it is not known."""
+    """Names and texts; asked: the text of the background, "" if it is not known."""
     return [
         ("Model", model or "not named"),
         ("Page written", today()),
@@ -158,7 +160,7 @@ def lines(
 
 
 def about(explanation: Explanation, model: str | None) -> list[tuple[str, str]]:
-    """The head of a page about an explanation, by the facts of its provenance."""
+    """The head of a page about an explanation, from the facts of its provenance."""
     facts, kind = explanation.provenance, explanation.kind
     if facts.get("method") == "QII" and "pool_rows" in facts:
         told = wording.words(explanation)[-1]
@@ -170,13 +172,13 @@ MOST_INSTANCES, PLAYERS = 500, 20  # instances of a page, and players of each
 
 
 def checked(instances: Any) -> int:
-    """How many of the instances stand on the page one at a time."""
+    """The number of instances that the page shows one at a time."""
     found = checks.whole_number(instances, "instances", least=0)
     return min(found, MOST_INSTANCES)
 
 
 def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | None:
-    """What the template takes; None where there is nothing to choose from."""
+    """The input of the template; None if there is nothing to choose from."""
     if not each:
         return None
     left = N - len(each)
@@ -195,7 +197,7 @@ def of_explanation(one: Explanation, most: int) -> dict[str, Any] | None:
 
 
 def name_of(names: tuple[str, ...] | None, n: int) -> str:
-    """The place of an instance, with its name where it has one."""
+    """The position of an instance, with its name if it has one."""
     return f"instance {n:,}" + ("" if names is None else f": {names[n]}")
 
 

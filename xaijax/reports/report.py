@@ -1,4 +1,4 @@
-"""One plain HTML page that tells what an Explanation says and how it was made."""
+"""One plain HTML page that shows an Explanation and how it was made."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ def report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML page that shows an explanation and says how it was made.
+    """Writes one HTML page that shows an explanation and says how it was made.
 
-    The page holds what was explained, all players by mean |value| in a table to sort and to search,
+    The page contains the question, all players by mean |value| in a table to sort and to search,
     the first instances one at a time, a beeswarm, a bar plot, a waterfall of the first instance (if
     its values add up), and the stats and the provenance as tables. With K outputs the tables and
-    the pictures are of the last output, except for the bar plot, which shows all; the page says so.
-    It loads nothing from elsewhere, and without scripts all of it can be read.
+    the pictures show the last output, except for the bar plot, which shows all; the page says so.
+    It loads nothing from elsewhere, and all of it can be read without scripts.
 
-    It writes out the data of the first instance (where there is a waterfall), and names and values
-    of as many as `instances` says. In the beeswarm it shows every instance's values, coloured by
-    its own data from low to high: mind whom you send it to.
+    It writes out the data of the first instance (if there is a waterfall), and names and values of
+    the first `instances`. In the beeswarm it shows every instance's values, coloured by its own
+    data from low to high: be careful whom you send it to.
 
     Args:
-        explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. For
-            one of an `AEC` use `collinearity_report`.
-        path: the file to write; an existing file is replaced as a whole.
+        explanation: an `Explanation` with values [N, P] or [N, P, K], finite, N at least 1. Use
+            `collinearity_report` for one of an `AEC`.
+        path: the file to write; an existing file is replaced.
         interactions: `Interactions` of the same players, instances, model and background, or None.
-            A section more: players and pairs as a heatmap, a network, and the largest pairs as
-            bars, of the output that the other pictures are of.
-        model: the model's name for the head of the page, or what `as_model` made, which has one.
-            None: "not named", since an explanation holds no model.
-        instances: int. How many instances, from the first on, can be chosen to see the names and
-            the values of; 0: none. At most 500 are shown, and the page says how many are left out.
-        title: the page's title, a text. None: one that says what the page shows.
+            They add a section: players and feature pairs as a heatmap, a network, and the largest
+            interactions as bars, for the output of the other pictures.
+        model: the model's name for the head of the page, or a `Model` from `as_model`, which has
+            one. None: "not named", since an explanation holds no model.
+        instances: int. The number of first instances whose names and values can be viewed; 0: none.
+            At most 500 are shown, and the page says how many are left out.
+        title: the page's title, a text. None: a title that says what the page shows.
 
     {page}
-        InputError: interactions without pairs, or that differ from the explanation in players,
-            output, instances, data, background, model or another recorded fact; nothing to draw,
-            values that are not finite, or the effects of an AEC.
+        InputError: interactions have no feature pairs, or differ from the explanation in players,
+            output, instances, data, background, model or another recorded fact; there is nothing to
+            draw; values are not finite; or they are the effects of an AEC.
 
     Example:
         >>> import tempfile
@@ -82,7 +82,7 @@ def report(
     """
     if isinstance(explanation, Interactions):
         raise InputTypeError(
-            "explanation: got Interactions; they are shown beside an Explanation. Say "
+            "explanation: got Interactions; they are shown with an Explanation. Say "
             "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
         )
     style.check(explanation, 1)
@@ -130,7 +130,7 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
     elif own := style.output_of_each(explanation):
         output_note = f"The output that is explained: {counted_outputs(own)}."
     facts = explanation.provenance
-    # An Explainer is no method of its own: what it made says the line below the title.
+    # An Explainer is not named as a method: the line below the title says what it made.
     by = "" if facts.get("method") in (None, "Explainer") else f" by {facts['method']}"
     return {
         "title": f"Explanation{by}" + ("" if model is None else f" of {model}"),
@@ -154,7 +154,7 @@ def _lead(explanation: Explanation) -> str:
 
 
 def _players(one: Explanation) -> dict[str, Any]:
-    """All players, from the largest mean |value| down."""
+    """The table of all players, from the largest mean |value| down."""
     size, mean = mean_abs(one), one.values.mean(axis=0)
     heads = [cell("#", True), cell("player"), cell("mean |value|", True), cell("mean value", True)]
     columns = [size, mean]

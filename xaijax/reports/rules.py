@@ -30,24 +30,25 @@ def rules_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML page of rules: which there are, how sure they are, and each instance's own.
+    """Writes one HTML page of rules: the different rules, how certain they are, each instance's
+    own.
 
     The page has a table of the different rules, to sort and to search, the rule of each instance
     with bars for precision and coverage, and how the rules were made. It loads nothing from
-    elsewhere, and without scripts all of it can be read. Conditions are made of the instances' own
-    data: mind whom you send it to.
+    elsewhere, and all of it can be read without scripts. Conditions are made of the instances' own
+    data: be careful whom you send it to.
 
     Args:
         rules: `Rules`, from `AnchorExplainer.explain`; at least one.
-        path: the file to write; an existing file is replaced as a whole.
-        model: the model's name for the head of the page, or what `as_model` made, which has one.
-            None: "not named", since rules hold no model.
-        instances: int. How many instances, from the first on, can be chosen to see the rule of; 0:
-            none. At most 500 are shown, and the page says how many are left out.
-        title: the page's title, a text. None: one that says what the page shows.
+        path: the file to write; an existing file is replaced.
+        model: the model's name for the head of the page, or a `Model` from `as_model`, which has
+            one. None: "not named", since rules hold no model.
+        instances: int. The number of first instances whose rule can be viewed; 0: none. At most 500
+            are shown, and the page says how many are left out.
+        title: the page's title, a text. None: a title that says what the page shows.
 
     {page}
-        InputError: no rules, or a negative number of instances.
+        InputError: there are no rules, or `instances` is negative.
 
     Example:
         >>> import tempfile
@@ -61,7 +62,7 @@ def rules_report(
     refuse_types(rules, "rules")
     heading = page.heading(path, title)
     if not len(rules):
-        raise InputError("rules: there are none, so that there is nothing to show.")
+        raise InputError("rules: there are none, so there is nothing to show.")
     content = _content(rules, model_name(model), checked(instances)) | heading
     return page.write(path, "rules.html.j2", content)
 
@@ -89,7 +90,7 @@ def _content(rules: Rules, model: str | None, instances: int) -> dict[str, Any]:
 
 
 def _distinct(rules: Rules) -> dict[str, Any]:
-    """Each different rule once, those of most instances first."""
+    """The table of each different rule once, those of most instances first."""
     found: dict[tuple[Any, ...], list[Rule]] = {}
     for rule in rules:
         found.setdefault((tuple(rule.rule), rule.predicted), []).append(rule)
@@ -97,7 +98,7 @@ def _distinct(rules: Rules) -> dict[str, Any]:
     heads += [cell("at least", True), cell("coverage", True), cell("remarks")]
     rows = []
     for same in sorted(found.values(), key=len, reverse=True):
-        one = min(same, key=lambda rule: rule.precision)  # of several tests of a rule the worst
+        one = min(same, key=lambda rule: rule.precision)  # the worst of several tests of a rule
         bounds = [rule.precision_lower for rule in same if rule.precision_lower is not None]
         # In place of a bound: an exact precision needs none.
         least = "exact" if one.std_error is None else "unknown"

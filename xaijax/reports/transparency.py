@@ -22,7 +22,7 @@ from xaijax.results.explanation import Explanation
 from xaijax.results.profiles import profiles_of
 from xaijax.results.summary import how_sure
 
-TOP = 5  # inputs that are told of in words
+TOP = 5  # inputs that are described in words
 
 
 @public
@@ -34,28 +34,29 @@ def transparency_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML page that tells one person, or two compared, what influenced a decision.
+    """Writes one HTML page that tells one person, or two compared, what influenced a decision.
 
-    The page shows the person's inputs beside signed bars of their influence. It says in plain words
-    what the quantity, the intervention, the difference and the index were, which inputs moved the
-    quantity most, and whether influences add up. With difference="subtract" it also says which way
-    an input moved it (not for Deegan-Packel, which has no direction). Sampled values have 95 %
-    intervals. Two people stand side by side, and the text says where they differ. The page loads
-    nothing from elsewhere. It shows the people's data: mind whom you send it to.
+    The page shows the person's inputs next to signed bars of their influence. It says in plain
+    words what the quantity, the intervention, the difference and the index were, which inputs moved
+    the quantity most, and whether influences add up. With difference="subtract" it also says which
+    way an input moved it (not for Deegan-Packel, which has no direction). Sampled values have 95 %
+    intervals. Two people are shown side by side, and the text says where they differ. The page
+    loads nothing from elsewhere. It shows the people's data: be careful whom you send it to.
 
     Args:
         explanation: an `Explanation` made by `QII` for one or two individuals, values [1, P] or
-            [2, P]. For a vector of class probabilities choose a class: explanation[:, :, "yes"].
-        path: the file to write; an existing file is replaced as a whole.
-        profile: None, or what to write as the people's values: a frame or a list of dicts, one row
-            a person, with columns named like the players. A player without a column there, and
-            every player with None, is taken from `explanation.data`.
-        model: the model's name for the head of the page, or what `as_model` made. None: "not
+            [2, P]. If values are vectors of class probabilities, choose a class: explanation[:, :,
+            "yes"].
+        path: the file to write; an existing file is replaced.
+        profile: None, or the people's data to write: a frame or a list of dicts, one row per
+            person, with columns named like the players. A player without a column there, and every
+            player with None, is taken from `explanation.data`.
+        model: the model's name for the head of the page, or a `Model` from `as_model`. None: "not
             named", since an explanation holds no model.
-        title: the page's title, a text. None: one that says what the page shows.
+        title: the page's title, a text. None: a title that says what the page shows.
 
     {page}
-        InputError: not an explanation by `QII`, or not one or two people.
+        InputError: it is not an explanation by `QII`, or not of one or two people.
 
     Example:
         >>> import tempfile
@@ -74,7 +75,7 @@ def transparency_report(
     """
     style.check(explanation, 1)
     if explanation.provenance.get("method") != "QII":
-        raise InputError("explanation: a transparency report is made of what `QII` explains.")
+        raise InputError("explanation: a transparency report needs an Explanation of `QII`.")
     explanation = style.lone_output(explanation, "a transparency report is of one")
     if explanation.data is None or len(explanation) > 2:
         raise InputError(
@@ -108,7 +109,7 @@ def _content(explanation: Explanation, given: Any, model: str | None) -> dict[st
 
 
 def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> dict[str, Any]:
-    """All inputs of the people, with their influences."""
+    """The table of all inputs of the people, with their influences."""
     heads, people = [cell("input")], _people(explanation)
     for name in people:
         whose = "" if len(people) == 1 else f" of {name}"
@@ -125,7 +126,7 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
 
 
 def _signed(value: float) -> str:
-    """Three digits with the sign; what rounding leaves of 0 is 0."""
+    """A number of three digits with its sign; 0 for a rounding error."""
     return "0" if abs(value) < 1e-9 else style.signed(value)
 
 
@@ -135,7 +136,7 @@ def _unsure(half: float) -> str:
 
 def _people(explanation: Explanation) -> list[str]:
     named = explanation.instance_names
-    if named is not None and explanation.instance_index is None:  # names that somebody gave
+    if named is not None and explanation.instance_index is None:  # names given by the user
         return list(named)
     people = ["This person"] if len(explanation) == 1 else ["Person A", "Person B"]
     if named is None:
@@ -170,7 +171,7 @@ def _finding(
 
 
 def _own(explanation: Explanation, name: str, n: int) -> float | None:
-    """A number of one person in the stats, where there is one; a vector's has several."""
+    """A number of one person in the stats, if there is one; vectors have several."""
     value = explanation.stats.get(name)
     if not isinstance(value, np.ndarray) or value.shape != (len(explanation),):
         return None
@@ -178,7 +179,7 @@ def _own(explanation: Explanation, name: str, n: int) -> float | None:
 
 
 def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[str]:
-    """Where two people differ most."""
+    """Sentences on where two people differ most."""
     gap = explanation.values[0] - explanation.values[1]
     a, b = _people(explanation)
     lines = []

@@ -1,30 +1,30 @@
-"""What a person gets back, frozen: it holds no model and no game.
+"""The results that the user gets, frozen: they hold no model and no game.
 
 Reading order:
 
-    same_question         whether interactions belong beside an Explanation, in a report
-    merge                 `merge`: one Explanation of instances that were explained apart
-    wording               what a QII report may say of its numbers, in plain words
-    background            `Background`: rows chosen; `BackgroundSpread`: what the choice does
+    same_question         whether interactions belong to an Explanation, in a report
+    merge                 `merge`: one Explanation of instances that were explained separately
+    wording               what a QII report may say about its numbers, in plain words
+    background            `Background`: chosen rows; `BackgroundSpread`: the effect of the choice
     comparison            `Comparison`: what changed between two explanations
     judgement             `Judgement`: how far an attribution is from the truth
-    profiles              what people's inputs were, as texts beside their influences
+    profiles              people's inputs, as texts next to their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
     interactions          `Interactions`: values of sets of players
     interaction_forms     Interactions as matrices, tables, text, and for shapiq
     explanation           `Explanation`: values of many instances, with errors and provenance
-    fingerprint           `Fingerprint`: of which model, rows and question values are
+    fingerprint           `Fingerprint`: the model, rows and question of values
     top                   `TopK`: the players of the largest |value|, and which are certain
     private_explanation   `PrivateExplanation`: values with noise, and public facts
     subsample             `Subsample`: rows drawn for a private release, and how
     recount               how the sums of an Explanation are counted again, in whole numbers
-    rules                 `Rule` and `Rules`: what Anchors finds
+    rules                 `Rule` and `Rules`: the results of Anchors
     result_html           an Explanation, Interactions and a private copy as a notebook shows them
     summary               what an Explanation says of itself in a few lines
     set_keys              which sets of players a key means
     plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
-    convert               an Explanation in the forms of pandas, shap and shapiq
+    convert               converts an Explanation for pandas, shap and shapiq
     asked                 what was asked, and what a value means, by the facts of the provenance
     shared_fields         what results of N instances have in common, whatever their values are of
     selection             what `explanation[...]` means

@@ -1,6 +1,6 @@
-"""What was asked, and what a value means, in a few words: by the facts of the provenance.
+"""The question, and what a value means, in a few words, from the facts of the provenance.
 
-What QII asked is told at length by `wording`.
+`wording` describes the question of QII at length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.players.index import named
 
-OUTPUTS = 4  # that are counted one by one
+OUTPUTS = 4  # outputs that are counted one by one
 WORDS = {
     "proba": "the probability",
     "decision": "the decision value",
@@ -27,15 +27,16 @@ GRADIENTS = {
 
 
 def told_output(output: Any) -> str:
-    """What provenance says of a model's output: of `as_model(output="yes")` "output yes"."""
+    """The provenance's text for a model's output: "output yes" for `as_model(output="yes")`."""
     if output == "value":
         return "model output"
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
 def asked_output(model: object) -> dict[str, Any]:
-    """What provenance says of a model's output: "quantity", of a column "column_of", and of a class
-    "quantity_words", which name it.
+    """The provenance's facts about a model's output.
+
+    They are "quantity"; for a column "column_of"; and for a class "quantity_words", which name it.
     """
     output = getattr(model, "output", "value")
     facts: dict[str, Any] = {"quantity": told_output(output)}
@@ -50,7 +51,7 @@ def asked_output(model: object) -> dict[str, Any]:
 
 
 def output_of_each(stats: Mapping[str, Any], N: int) -> tuple[str, ...]:
-    """The output of each of N instances, where each has its own (`outputs=`); else ()."""
+    """The output of each of N instances, if each has its own (`outputs=`); else ()."""
     names, places = stats.get("output_names"), stats.get("outputs")
     if isinstance(names, np.ndarray) and names.shape == (N,):
         return tuple(map(str, names))
@@ -60,7 +61,7 @@ def output_of_each(stats: Mapping[str, Any], N: int) -> tuple[str, ...]:
 
 
 def counted_outputs(names: Sequence[str]) -> str:
-    """The one output that these are, or how many instances are of each: "yes 3, no 1"."""
+    """The single output, or the number of instances for each output: "yes 3, no 1"."""
     counts = Counter(names).most_common()
     if len(counts) == 1:
         return counts[0][0]
@@ -70,7 +71,7 @@ def counted_outputs(names: Sequence[str]) -> str:
 
 
 def quantity(facts: Mapping[str, Any]) -> str:
-    """What the values are shares of; "" where it is not known."""
+    """The quantity that the values are shares of; "" if it is not known."""
     told = facts.get("quantity_words") or facts.get("quantity")
     if told is None:
         return ""
@@ -81,7 +82,7 @@ def quantity(facts: Mapping[str, Any]) -> str:
 
 
 def background(facts: Mapping[str, Any]) -> str:
-    """Where the inputs of absent players come from; "" where it is not known."""
+    """The source of the inputs of absent players; "" if it is not known."""
     kind = facts.get("replacement", facts.get("intervention"))
     rows = facts.get("background_rows", facts.get("pool_rows"))
     weights = facts.get("weights", facts.get("pool_weights"))
@@ -99,13 +100,13 @@ def background(facts: Mapping[str, Any]) -> str:
 
 
 def asked(facts: Mapping[str, Any]) -> str:
-    """The question in a line; "" where nothing is known."""
+    """The question in one line; "" if nothing is known."""
     told = (("asked:", quantity(facts)), ("absent players from", background(facts)))
     return "; ".join(f"{name} {value}" for name, value in told if value)
 
 
 def meaning(kind: str, facts: Mapping[str, Any]) -> str:
-    """What one value says."""
+    """The meaning of one value."""
     if "meaning" in facts:
         return str(facts["meaning"])
     index, what = named(kind), quantity(facts) or "the answer"

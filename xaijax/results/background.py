@@ -1,4 +1,5 @@
-"""`Background`: rows chosen to stand for absent players; `BackgroundSpread`: what that choice does.
+"""`Background`: rows chosen to represent absent players; `BackgroundSpread`: the effect of the
+choice.
 
 Letters: B rows chosen, S sizes tried, P players.
 """
@@ -21,15 +22,15 @@ TOP = 4  # players in the repr
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Background:
-    """Rows for `background=` of an explainer; `xaijax.background` chooses them.
+    """Holds rows for `background=` of an explainer; made by `xaijax.background`.
 
-    Say `xaijax.Explainer(model, chosen)`, or `chosen.rows` with `weights=chosen.weights`.
+    Use it as `xaijax.Explainer(model, chosen)`, or as `chosen.rows` with `weights=chosen.weights`.
 
     Attributes:
-        rows: [B, *F], of the kind that was given: an array, a frame.
-        weights: float64 [B] with the sum 1, the share of the rows that each stands for; None: equal
-            ones.
-        places: int64 [B]. Where the rows stand among those given.
+        rows: [B, *F], of the type that was given: an array, a frame.
+        weights: float64 [B] with the sum 1, the share of the rows that each represents; None: equal
+            weights.
+        places: int64 [B]. The positions of the rows among the given ones.
         method: "kmedoids", "random" or "all".
 
     Example:
@@ -61,19 +62,19 @@ class Background:
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class BackgroundSpread:
-    """How far values move with the background; `xaijax.background_spread` makes it.
+    """Says how far values move with the background; made by `xaijax.background_spread`.
 
     Attributes:
-        sizes: int64 [S]. Background rows of a draw.
-        draws: int. Backgrounds drawn of each size.
+        sizes: int64 [S]. Number of background rows of a draw.
+        draws: int. Number of backgrounds drawn for each size.
         method: str. How they were chosen.
-        spread: float64 [S]. How far an instance's values are from their mean over the draws: the
-            root of the mean over instances of the summed variances, in units of v (the model's
+        spread: float64 [S]. The distance of an instance's values from their mean over the draws:
+            the root of the mean over instances of the summed variances, in units of v (the model's
             output).
-        relative: float64 [S]. The sum of these variances over the sum of the squared values: the
-            relative squared error that one background has by its choice alone.
-        by_player: float64 [S, P]. The standard deviation of a player's value over the draws, as
-            root mean square over the instances (and outputs).
+        relative: float64 [S]. The sum of these variances divided by the sum of the squared values:
+            the relative squared error from the choice of one background alone.
+        by_player: float64 [S, P]. The standard deviation of a player's value over the draws, as the
+            root mean square over instances (and outputs).
         feature_names: tuple of str [P].
 
     Example:
@@ -111,7 +112,7 @@ class BackgroundSpread:
         return "\n".join(lines)
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, one row a size; needs `pip install "xaijax[data]"`."""
+        """Returns a pandas DataFrame, one row per size; needs `pip install "xaijax[data]"`."""
         columns = {"spread": self.spread, "relative": self.relative}
         columns |= dict(zip(self.feature_names, self.by_player.T, strict=True))
         return frame_of(columns, [self.sizes.tolist()], ["size"])

@@ -27,17 +27,17 @@ from xaijax.results.set_keys import all_of
 from xaijax_kernels.games import simple_games
 from xaijax_kernels.games.semivalues import expected_marginals, of_tables, semivalue
 
-# Worst case of a sum of so many float64 numbers: what a table is given for, where it does not say.
+# Worst case of a sum of this number of float64 numbers: the rounding of a table, by default.
 SUMMANDS = 1 << 20
 UNIT = 2.0**-53  # of one rounding
 
 
 @public_class
 class CoalitionTable:
-    """A game as a table: the value v(S) of all 2^P sets S of players, and indices computed from it.
+    """Holds a game as a table: the value v(S) of all 2^P sets S of players, with indices of it.
 
-    `QII.game` returns one, with v(S) the influence of replacing the players of S together. Players
-    in S are the REPLACED ones there, so that v(nothing replaced) is 0. A table made by hand may
+    `QII.game` returns one, with v(S) the influence of replacing the players of S together. There
+    the players in S are the REPLACED ones, so v(nothing replaced) is 0. A table made by hand may
     hold any game. `len(table)` is N, the number of games.
 
     Args:
@@ -45,12 +45,12 @@ class CoalitionTable:
             players are the bits of the whole number S: entry 0 is v of the empty set, entry 1 that
             of player 0, entry 3 that of players 0 and 1, entry 2^P - 1 that of all players.
         player_names: list of str [P], all different. None: "player 0", "player 1", ...
-        rounding: how far a value may be from its true one because means are rounded: a number of at
-            least 0, or [N]. A set whose value is below a threshold by no more than that reaches the
-            threshold. Values made of labels are multiples of 1/N, so v(S) = threshold is common,
-            and without this the last bit would decide. `QII.game` gives the rounding of the rows it
-            averaged. None: that of a sum of 2^20 float64 numbers, 2^-33 times the game's largest
-            |v(S)|. 0.0: values are compared as they are.
+        rounding: bound on the rounding error of a value: a number of at least 0, or [N]. A set
+            reaches a threshold if its value is below it by no more than this. Values made of labels
+            are multiples of 1/N, so v(S) = threshold is common, and without `rounding` the last bit
+            would decide. `QII.game` gives the rounding of the rows that it averaged. None: that of
+            a sum of 2^20 float64 numbers, 2^-33 times the game's largest |v(S)|. 0.0: values are
+            compared as they are.
 
     Attributes:
         values: float64 [N, 2^P], read-only.
@@ -58,9 +58,9 @@ class CoalitionTable:
         rounding: float64 [N], read-only.
 
     Raises:
-        InputError: values of another shape or not finite, names that repeat or are not P, a
-            rounding below 0 or of another shape.
-        InputTypeError: values, or a rounding, that are no real numbers.
+        InputError: values have another shape or are not finite; there are not P different names; or
+            rounding is below 0 or has another shape.
+        InputTypeError: values, or a rounding, are not real numbers.
 
     Example:
         >>> import numpy as np
@@ -110,7 +110,7 @@ class CoalitionTable:
         if rounding is None:
             rounding = SUMMANDS * UNIT * np.abs(table).max(axis=1)
         self.rounding = _rounding(rounding, len(table))  # float64 [N]
-        self.origin = TableOrigin()  # `QII.game` says what it made a table of
+        self.origin = TableOrigin()  # `QII.game` records what it made a table of
 
     def __len__(self) -> int:
         return len(self.values)
@@ -120,15 +120,17 @@ class CoalitionTable:
         return f"CoalitionTable({N:,} games of {P} players: {', '.join(self.player_names[:6])})"
 
     def shapley(self) -> np.ndarray:
-        """Shapley values, float64 [N, P]; their sum is v(all players) - v(empty set)."""
+        """Computes Shapley values, float64 [N, P]; their sum is v(all players) - v(empty set)."""
         return self._semivalue("shapley")
 
     def banzhaf(self) -> np.ndarray:
-        """Banzhaf values, float64 [N, P]: the mean of v(S + i) - v(S) over all sets S without i."""
+        """Computes Banzhaf values, float64 [N, P]: mean v(S + i) - v(S) over all sets S without
+        i.
+        """
         return self._semivalue("banzhaf")
 
     def size_limited(self, k: int, normalised: bool = True) -> np.ndarray:
-        """The index of `xaijax.SizeLimited`: what a player adds to sets of at most k players.
+        """Computes the index of `xaijax.SizeLimited`: contributions to sets of at most k players.
 
         Args:
             k: int, 0 to P - 1. The largest number of other players in the set.
@@ -139,15 +141,16 @@ class CoalitionTable:
             float64 [N, P].
 
         Raises:
-            InputError, InputTypeError: a `k` or `normalised` that is not accepted.
+            InputError, InputTypeError: `k` or `normalised` is not accepted.
         """
         return self._semivalue(SizeLimited(k, normalised))
 
     def weighted(self, index: ArrayLike | Callable[[np.ndarray], Any]) -> np.ndarray:
-        """What a player adds, weighted by the chance of each set: sum of Pr[S] m_i(S).
+        """Computes a player's contributions weighted by each set's probability: sum of Pr[S]
+        m_i(S).
 
-        The sum is over the sets S without i, and m_i(S) = v(S + i) - v(S). The chances of these
-        sets are not renormalised to a sum of 1.
+        The sum is over the sets S without i, and m_i(S) = v(S + i) - v(S). The probabilities of
+        these sets are not renormalised to a sum of 1.
 
         Args:
             index: Pr[S], as an array [2^P] ordered like `values`, or as a function of all sets,
@@ -157,20 +160,20 @@ class CoalitionTable:
             float64 [N, P].
 
         Raises:
-            InputError, InputTypeError: an index that is not accepted. What the function itself
-                raises comes through.
+            InputError, InputTypeError: the index is not accepted. Exceptions of the function are
+                passed on.
         """
         chance = chances(index, len(self.player_names))
         return expected_marginals(self.values[:, :, None], chance)[:, :, 0]
 
     def deegan_packel(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """The Deegan-Packel index of the game in which S wins if v(S) >= threshold.
+        """Computes the Deegan-Packel index of the game in which S wins if v(S) >= threshold.
 
         A winning set is minimal if all of its strict subsets lose. Each minimal winning set shares
         1 equally among its players, and the index is the mean over these sets; it is 0 for all if
-        no set wins. Of a game that is not monotone this is the index of its monotone closure. The
-        index jumps where a value crosses the threshold: `margin` says how near the values are to
-        that. A set whose value is below the threshold by no more than `rounding` wins.
+        no set wins. For a game that is not monotone, this is the index of its monotone closure. The
+        index jumps when a value crosses the threshold: `margin` is the distance of the values from
+        it. A set also wins if its value is below the threshold by no more than `rounding`.
 
         Args:
             threshold: float above `rounding`. None is for games of zeros and ones only.
@@ -180,16 +183,17 @@ class CoalitionTable:
             float64 [N, P].
 
         Raises:
-            InputError: a threshold that is not accepted, or a game in which the empty set wins.
+            InputError: the threshold is not accepted, or the empty set wins in a game.
             InputTypeError: `threshold` is not a number, or `absolute` not True or False.
         """
         return self._of_simple(simple_games.deegan_packel, threshold, absolute)
 
     def responsibility(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """The degree of responsibility of each player for winning: 1 / (1 + smallest |T|), or 0.
+        """Computes each player's degree of responsibility for winning: 1 / (1 + smallest |T|), or
+        0.
 
         T is a set without player i that loses and that wins together with i. The value is 0 if
-        there is no such set. Which sets win is as for `deegan_packel`.
+        there is no such set. Sets win as for `deegan_packel`.
 
         Args:
             threshold: float above `rounding`. None is for games of zeros and ones only.
@@ -199,19 +203,19 @@ class CoalitionTable:
             float64 [N, P].
 
         Raises:
-            InputError, InputTypeError: as of `deegan_packel`.
+            InputError, InputTypeError: as for `deegan_packel`.
         """
         return self._of_simple(simple_games.responsibility, threshold, absolute)
 
     def interactions(self, order: int = 2, index: str = "sii") -> Interactions:
-        """How much sets of players add together, beyond what their parts add.
+        """Computes how much sets of players add together, beyond what their parts add.
 
-        Of a table of `QII.game` players in a set are REPLACED ones, and v(S) is the influence of
+        In a table of `QII.game` the players in a set are REPLACED, and v(S) is the influence of
         replacing them together. There v(S) = w(all kept) - w(all but S kept), where w is the game
-        of `Explainer.interactions`, whose players are KEPT. Turned round so, interactions of
-        "sii" and "banzhaf" keep their size, and those of 2, 4, .. players change their sign: two
-        columns of which each hides what the other says have a positive interaction when kept, and
-        a negative one when replaced. The other indices are those of another game.
+        of `Explainer.interactions`, whose players are KEPT. Compared with that game, interactions
+        of "sii" and "banzhaf" have the same size, but those of 2, 4, .. players have the opposite
+        sign: an interaction of two columns that is positive when kept is negative when replaced.
+        The other indices are those of a different game.
 
         Args:
             order: int, 1 to P. The largest size of a set.
@@ -221,11 +225,11 @@ class CoalitionTable:
 
         Returns:
             `Interactions` of all sets of 1 to `order` players, exact; base_values are v of the
-            empty set. Of a table of `QII.game` they keep the rows, and the quantity, pool and model
-            in provenance and stats, by which `merge` refuses those of other questions.
+            empty set. For a table of `QII.game` they keep the rows, and the quantity, pool and
+            model in provenance and stats, so that `merge` can refuse those of other questions.
 
         Raises:
-            InputError, InputTypeError: an order or index that is not accepted.
+            InputError, InputTypeError: the order or index is not accepted.
 
         Example:
             >>> import xaijax as xj
@@ -252,40 +256,41 @@ class CoalitionTable:
         )
 
     def margin(self, threshold: float | None = None, absolute: bool = False) -> np.ndarray:
-        """The smallest distance of a value from the threshold: min over S of |v(S) - threshold|.
+        """Computes the smallest distance of a value from the threshold: min over S |v(S) -
+        threshold|.
 
-        If all values move by less than the margin less `rounding`, `deegan_packel` and
-        `responsibility` do not change; of a margin within `rounding` nothing can be said. The
-        distance is given as it is, also there: 0, or some 1e-16, tells a tie. Games of zeros and
-        ones without a threshold have 0.5, but for rounding.
+        If all values move by less than the margin minus `rounding`, `deegan_packel` and
+        `responsibility` do not change; a margin within `rounding` guarantees nothing. The distance
+        is returned as it is in that case too: 0, or some 1e-16, means a tie. Games of zeros and
+        ones without a threshold have 0.5, up to rounding.
 
         Args:
             threshold: float above `rounding`. None is for games of zeros and ones only.
-            absolute: True: the distance of |v(S)|.
+            absolute: True: use the distance of |v(S)|.
 
         Returns:
             float64 [N].
 
         Raises:
-            InputError, InputTypeError: a threshold or `absolute` that is not accepted.
+            InputError, InputTypeError: the threshold or `absolute` is not accepted.
         """
         value, bound = self._compared(threshold, absolute)
         return np.abs(value - bound).min(axis=1)
 
     def merge(self, i: int | str, j: int | str) -> CoalitionTable:
-        """The table of the game in which two players act as one.
+        """Returns the table of the game in which two players act as one.
 
         Args:
-            i: place or name of one player.
-            j: place or name of the other.
+            i: position or name of one player.
+            j: position or name of the other.
 
         Returns:
-            A `CoalitionTable` of P - 1 players. The united player stands at the lower of the two
-            places and is called "i+j", by the names of the two.
+            A `CoalitionTable` of P - 1 players. The united player has the lower of the two
+            positions and is called "i+j", by the names of the two.
 
         Raises:
-            InputError: no such player, or twice the same.
-            InputTypeError: a player that is given by neither place nor name.
+            InputError: there is no such player, or both are the same.
+            InputTypeError: a player is given by neither position nor name.
         """
         a, b = (player_place(one, self.player_names, name) for one, name in ((i, "i"), (j, "j")))
         if a == b:
@@ -320,7 +325,7 @@ class CoalitionTable:
         return np.stack([function(one) for one in win])
 
     def _compared(self, threshold: Any, absolute: Any) -> tuple[np.ndarray, float]:
-        """(v or |v|, the bound from which on a set wins)."""
+        """(v or |v|, the bound from which a set wins)."""
         checks.yes_or_no(absolute, "absolute")
         value = np.abs(self.values) if absolute else self.values
         if threshold is None:
@@ -342,12 +347,14 @@ class CoalitionTable:
         return value, bound
 
     def _slack(self, bound: float) -> np.ndarray:
-        """What counts as the bound, below it: rounding of the values and of the bound, [N]."""
+        """Distance below the bound that still counts: rounding of the values and of the bound,
+        [N].
+        """
         return np.where(self.rounding > 0, self.rounding + 2 * UNIT * bound, 0.0)
 
 
 def _rounding(given: Any, N: int) -> np.ndarray:
-    """float64 [N], finite and at least 0."""
+    """The rounding as float64 [N], finite and at least 0."""
     if isinstance(given, bool) or not isinstance(
         given, int | float | np.integer | np.floating | np.ndarray
     ):
@@ -365,13 +372,13 @@ def _rounding(given: Any, N: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TableOrigin:
-    """What the N games of a table are; a table made by hand knows none of it."""
+    """The origin of the N games of a table; a table made by hand has none."""
 
-    data: Any = None  # rows [N, *F]; None where the games are not of single rows
+    data: Any = None  # rows [N, *F]; None if the games are not of single rows
     stats: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     present: np.ndarray | None = None  # bool [N, P]
-    index: Any = None  # of pandas, where the rows were a frame that has one
+    index: Any = None  # of pandas, if the rows were a frame that has one
 
     def united(self) -> TableOrigin:
         """Returns the origin of the game in which two players act as one, without the old names."""
@@ -379,7 +386,7 @@ class TableOrigin:
         return TableOrigin(self.data, self.stats, kept, index=self.index)
 
     def facts(self, index: str, order: int, P: int) -> dict[str, Any]:
-        """The provenance of interactions of it."""
+        """The provenance of the table's interactions."""
         method = self.provenance.get("method", "CoalitionTable")
         own = {"method": method, "index": index, "order": order, "players": P}
         return {**self.provenance, **own}

@@ -45,13 +45,13 @@ class ShiftPart:
 
 @dataclass(frozen=True, eq=False)
 class ShiftSplit:
-    """What the data did and what the model did; the two add up to the shift.
+    """The shifts due to the data and due to the model; the two add up to the shift.
 
     All the intervals of the four parts hold at once, at the comparison's confidence.
 
     Attributes:
-        data, model: `ShiftPart`, of the shift of mean values.
-        size_data, size_model: `ShiftPart`, of the shift of mean |values|.
+        data, model: `ShiftPart` of the shift of mean values.
+        size_data, size_model: `ShiftPart` of the shift of mean |values|.
     """
 
     data: ShiftPart
@@ -63,25 +63,26 @@ class ShiftSplit:
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """How the players' values changed from an explanation a to b; `xaijax.compare` makes it.
+    """Says how the players' values changed from explanation a to b; made by `xaijax.compare`.
 
     Attributes:
         feature_names: tuple of str [P]. The players.
         output_names: tuple of str [K], or None.
         kind: str. The index of the values.
-        confidence: float. At which all intervals of `shift` and `size_shift` hold at once.
-        paired: bool. Whether the instances are the same, and their differences were looked at.
-        instances: (int, int). How many a and b have.
-        shift, low, high: float64 [P] or [P, K]. Mean value of b less that of a, and its interval.
-        size_shift, size_low, size_high: the same of the mean of |value|.
+        confidence: float. The confidence at which all intervals of `shift` and `size_shift` hold at
+            once.
+        paired: bool. Whether both explain the same instances, and their differences were used.
+        instances: (int, int). The numbers of instances of a and b.
+        shift, low, high: float64 [P] or [P, K]. Mean value of b minus that of a, and its interval.
+        size_shift, size_low, size_high: the same for the mean of |value|.
         sizes: float64 [2, P] or [2, P, K]. Mean |value| of a and of b.
-        rows: int64 [N] or None. Positions of the instances, those that changed most first. None
-            where the instances are not the same.
+        rows: int64 [N] or None. Positions of the instances, those that changed most first. None if
+            the instances are not the same.
         row_shift: float64 [N] or None. How far each instance's values moved: the root of the sum of
             the squared differences, in the order of the instances.
-        split: `ShiftSplit`, or None where no explainers were given.
-        provenance: mapping. What the values are amounts of, as far as a and b say: quantity, link,
-            and selected_output, the output that was chosen of several.
+        split: `ShiftSplit`, or None if no explainers were given.
+        provenance: mapping. The quantity that the values are amounts of, as far as a and b have it:
+            quantity, link, and selected_output, the output that was chosen from several.
 
     Example:
         >>> import numpy as np
@@ -117,23 +118,23 @@ class Comparison:
 
     @property
     def of_data(self) -> np.ndarray | None:
-        """What the data did to the mean values, [P] or [P, K]; None without explainers."""
+        """Shift of the mean values due to the data, [P] or [P, K]; None without explainers."""
         return None if self.split is None else self.split.data.shift
 
     @property
     def of_model(self) -> np.ndarray | None:
-        """What the model did to the mean values, [P] or [P, K]; None without explainers."""
+        """Shift of the mean values due to the model, [P] or [P, K]; None without explainers."""
         return None if self.split is None else self.split.model.shift
 
     @property
     def moved(self) -> np.ndarray:
-        """Whose mean value or size has an interval without 0, for any output; bool [P]."""
+        """Players whose mean value or size has an interval without 0, for any output; bool [P]."""
         found = moved_of(self)
         return found if found.ndim == 1 else found.any(axis=1)
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The names of these players, in their order."""
+        """Names of the players that changed, in their order."""
         return tuple(self.feature_names[j] for j in np.flatnonzero(self.moved))
 
     def __repr__(self) -> str:
@@ -150,7 +151,7 @@ class Comparison:
         for j in ranking(widest)[:TOP]:
             name, at = self.feature_names[j], (j,)
             if self.output_names is not None:
-                k = int(widest[j].argmax())  # both numbers are of the output that moved most
+                k = int(widest[j].argmax())  # both numbers belong to the output that moved most
                 name, at = f"{name}, output {self.output_names[k]!r}", (j, k)
             lines.append(
                 f"  {name}: {_interval(self, '', at)}; mean |value| {_interval(self, 'size_', at)}"
@@ -160,13 +161,13 @@ class Comparison:
         return "\n".join(lines)
 
     def _none(self) -> str:
-        """Why nothing changed, in words."""
+        """The reason why nothing changed, in words."""
         if enough(self.instances, self.paired, self.confidence):
             return "no player that can be told"
         return "nothing can be told, these are too few instances"
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, one row a player (and output); needs `pip install "xaijax[data]"`."""
+        """Returns a pandas DataFrame, one row per player (and output); needs `xaijax[data]`."""
         columns = {
             name: getattr(self, name).reshape(-1)
             for name in ("shift", "low", "high", "size_shift", "size_low", "size_high")
@@ -184,14 +185,14 @@ class Comparison:
 
 
 def moved_of(one: Comparison) -> np.ndarray:
-    """Which mean values or sizes have an interval without 0, bool [P] or [P, K]."""
+    """Whether each mean value or size has an interval without 0, bool [P] or [P, K]."""
     return (one.low > 0) | (one.high < 0) | (one.size_low > 0) | (one.size_high < 0)
 
 
 def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[str]:
-    """The players that changed; of several outputs each with those in which it did: "age (yes)".
+    """The players that changed; with several outputs, each with those that changed: "age (yes)".
 
-    outputs: those that are looked at; None: all.
+    outputs: those to consider; None: all.
     """
     if one.output_names is None:
         return list(one.changed)
@@ -204,6 +205,6 @@ def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[st
 
 
 def _interval(one: Comparison, of: str, at: tuple[int, ...]) -> str:
-    """ "+0.2 (0.1 to 0.3)" of a player (and output)."""
+    """The interval of a player (and output): "+0.2 (0.1 to 0.3)"."""
     shift, low, high = (getattr(one, f"{of}{name}")[at] for name in ("shift", "low", "high"))
     return f"{shift:+.3g} ({low:.3g} to {high:.3g})"

@@ -1,4 +1,4 @@
-"""An Explanation in the forms of other libraries: pandas, shap, shapiq."""
+"""Converts an Explanation for other libraries: pandas, shap, shapiq."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def to_shap(explained: Explanation) -> Any:
         data=_table(explained),
         feature_names=list(explained.feature_names),
         output_names=None if outputs is None else list(outputs),
-        # The only field of shap's that has a text for each instance and is sliced with them.
+        # The only field of shap that has a text for each instance and is sliced with them.
         instance_names=[
             f"output {output}" if explained.instance_names is None else f"{name}, output {output}"
             for name, output in zip(explained.instance_names or own, own, strict=True)
@@ -164,7 +164,7 @@ def long_frame(found: Result, data: np.ndarray | None, **named_by: Any) -> Any:
 
 
 def _table(explained: Explanation) -> np.ndarray | None:
-    """What was explained, player by player: [N, P] float64 if all are numbers, else objects."""
+    """The explained data, player by player: [N, P] float64 if all are numbers, else objects."""
     parts = explained.player_data()
     if all(part is None for part in parts):
         return None

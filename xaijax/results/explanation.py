@@ -37,59 +37,59 @@ from xaijax.tables.rows import rows_of
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ResultOfRows):
-    """What an explainer returns: the influence of P players on N instances (and K outputs).
+    """Holds what an explainer returns: the influence of P players on N instances (and K outputs).
 
     A player is an input column, or a group of columns that are replaced together. `values` say how
-    much each player moves the model's answer. Of `Explainer`, base value plus Shapley values is
-    link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
+    much each player moves the model's answer. For `Explainer`, the base value plus Shapley values
+    is link(f(x)). `len(explanation)` is N, `for one in explanation` goes through the instances, and
     `explanation[instance, player, output]` is a part of it.
 
     An explanation is frozen and holds no model. It cannot be changed through its own fields: its
     arrays are read-only views, `stats` and `provenance` are read-only mappings. It does not copy:
-    an array or frame that you passed to `Explanation(...)` and change afterwards changes here too.
+    if you change an array or frame after passing it to `Explanation(...)`, it changes here too.
 
     Attributes:
-        values: float64 [N, P], or [N, P, K] of K outputs. The influences.
+        values: float64 [N, P], or [N, P, K] for K outputs. The influences.
         base_values: float64 [N] or [N, K]. The value of the empty coalition, in which all players
             are absent (for `QII`: replaced). 0 for distances of `QII` and for `AEC`.
         std_errors: float64, shaped like `values`, or None. Standard errors of sampled values, and
-            of enumerated ones of a random model: 0 for exact instances, NaN where there is no
-            degree of freedom. None: the values are exact, or no error is known. Of `AEC`, errors of
+            of enumerated values of a random model: 0 for exact instances, NaN without a degree of
+            freedom. None: the values are exact, or no error is known. For `AEC` they are errors of
             a bootstrap.
         data: array [N, *F], a frame or several arrays as they were given, or None. The instances.
         feature_names: tuple of str [P]. Names of the players, all different. (), the default,
             becomes ("player 0", "player 1", ...).
-        output_names: tuple of str [K], all different, or None where `values` are [N, P]. None with
-            K outputs becomes ("output 0", ...).
+        output_names: tuple of str [K], all different, or None if `values` are [N, P]. None with K
+            outputs becomes ("output 0", ...).
         instance_names: tuple of str [N] or None.
-        exact: bool. Whether no error is left by draws or by a random model; True by default.
+        exact: bool. Whether there is no error from draws or from a random model; True by default.
         kind: str. The index: "shapley" (the default), "banzhaf" and "size <= k" (with ", not
-            normalised" where so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
+            normalised" if so) of `Explainer` and `QII`; "semivalue" of `Explainer`; "unary",
             "deegan-packel" and "Pr[S]" of `QII`; "aec" of `AEC`; "amortized" of
             `AmortizedExplainer`; "integrated_gradients" and "expected_gradients" of
-            `GradientExplainer`, which are no index.
+            `GradientExplainer`, which are not indices.
         stats: mapping. What the run did and cost: model rows, seconds, seed and more.
             docs/results.md lists every key. An array whose first axis has N entries ("exact_rows",
             "dof") has one entry for each instance, and is sliced and merged with the instances.
             Every other entry is about the whole run, and slicing does not change it.
         provenance: mapping. How the values were made: method, index, background, versions and more.
-            docs/results.md lists every key. provenance["player_columns"], where present, is a tuple
-            of P tuples: the positions of each player's columns in `data` (of its entries in C order
-            where instances have more than one axis). Without it a frame's columns are found by the
+            docs/results.md lists every key. provenance["player_columns"], if present, is a tuple of
+            P tuples: the positions of each player's columns in `data` (of its entries in C order if
+            instances have more than one axis). Without it a frame's columns are found by the
             players' names, and an array whose instances have P entries has one for each player.
-        present: bool [N, P], or None where every instance has all players. Whether an instance has
-            entries of a player; the value of one that it lacks is 0.
-        bounds: float64 [N], or None where no bound is known. Of `AmortizedExplainer`: at its
-            confidence, all values of a row are within plus or minus its bound of what they stand
-            for. 0: the row is exact; NaN: a row of no known bound, merged with others.
+        present: bool [N, P], or None if every instance has all players. Whether an instance has
+            entries of a player; the value of a missing player is 0.
+        bounds: float64 [N], or None if no bound is known. For `AmortizedExplainer`, at its
+            confidence, all values of a row are within plus or minus its bound of the true values.
+            0: the row is exact; NaN: a row without a known bound, merged with others.
 
-        instance_index: pandas Index [N] or None. The index of the frame that was explained, where
-            it is not 0..N-1; `instance_names` are its labels as texts, and frames made of the
-            explanation have it.
+        instance_index: pandas Index [N] or None. The index of the explained frame, if it is not
+            0..N-1; `instance_names` are its labels as texts, and frames made from the explanation
+            have it.
 
     Raises:
-        InputError: arrays whose shapes do not fit each other, or names that repeat.
-        InputTypeError: values that are not real numbers, or names or a kind that are not text.
+        InputError: shapes of arrays do not fit each other, or names repeat.
+        InputTypeError: values are not real numbers, or names or the kind are not text.
 
     Example:
         >>> import numpy as np
@@ -151,12 +151,12 @@ class Explanation(ResultOfRows):
         return self.values.shape
 
     def __getitem__(self, key: Any) -> Explanation:
-        """Part of the explanation: `explanation[instance, player, output]`, later axes optional.
+        """Returns a part: `explanation[instance, player, output]`, later axes optional.
 
         One instance (`explanation[3]`) stays an Explanation with N = 1, and one player keeps its
         axis. One output drops the output axis, and provenance["selected_output"] is its name. With
-        some players only, base value plus values is no longer the model's answer. `data` has all
-        its columns still. Of `stats`, only the arrays [N] are sliced.
+        some players only, base value plus values is no longer the model's answer. `data` keeps all
+        its columns. Only the arrays [N] of `stats` are sliced.
 
         Args:
             key: for each axis an integer, a name, a slice, a list of integers or names, or a bool
@@ -166,9 +166,9 @@ class Explanation(ResultOfRows):
             An `Explanation`.
 
         Raises:
-            InputError: out of range, an unknown name, a mask of another length, no player or no
-                output left.
-            InputTypeError: a key of another type.
+            InputError: a position is out of range, a name is unknown, a mask has another length, or
+                no player or no output is left.
+            InputTypeError: a key has another type.
         """
         N, P = self.shape[:2]
         keys = split_key(key, self.values.ndim)
@@ -191,11 +191,11 @@ class Explanation(ResultOfRows):
         return replace(self, provenance=provenance, **changes)
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
-        """The provenance entry that ties these players, in their order, to columns of `data`."""
+        """The provenance entry that links these players, in their order, to columns of `data`."""
         given = self.provenance.get("player_columns")
         if given is None:
             if self.data is None or rows_of(self.data).is_frame:
-                return {}  # nothing to tie, or a frame: its columns are found by name
+                return {}  # nothing to link, or a frame: its columns are found by name
             found = player_columns(self.data, self.feature_names, None)
             given = [() if j is None else (j,) for j in found]
         check_columns(given, len(self.feature_names), self.data)
@@ -203,13 +203,13 @@ class Explanation(ResultOfRows):
         return {"player_columns": tuple(tuple(given[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
-        """For each player its column of `data`.
+        """Returns for each player its column of `data`.
 
         Positions in provenance["player_columns"] count the entries of an instance in C order,
         whatever its rank: a player of one pixel gets the numbers of that pixel.
 
         Returns:
-            A list of P arrays [N]; None for a player that has not exactly one column.
+            A list of P arrays [N]; None for a player without exactly one column.
 
         Raises:
             InputError: provenance["player_columns"] does not fit the players or `data`.
@@ -220,18 +220,18 @@ class Explanation(ResultOfRows):
         return [None if j is None else rows.column(j) for j in found]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
-        """Half-widths of confidence intervals: each value plus or minus its half-width.
+        """Returns half-widths of confidence intervals: each value plus or minus its half-width.
 
         They are standard errors times the quantile of Student's t with stats["dof"] [N] degrees of
-        freedom, or the normal quantile where there is no "dof". Each interval is for one value
-        alone. If the true values of many players are 0, a share of 1 - level of their intervals
-        leaves 0 out.
+        freedom, or the normal quantile if there is no "dof". Each interval is for one value alone.
+        If the true values of many players are 0, a share of 1 - level of their intervals does not
+        contain 0.
 
         Args:
-            level: float between 0 and 1. The chance that an interval holds the true value.
+            level: float between 0 and 1. The probability that an interval contains the true value.
 
         Returns:
-            float64, shaped like `values`: 0 where exact, NaN where the standard error is unknown.
+            float64, shaped like `values`: 0 for exact values, NaN if the standard error is unknown.
 
         Raises:
             InputError: `level` is not between 0 and 1.
@@ -243,24 +243,25 @@ class Explanation(ResultOfRows):
         return sequences.half_widths_of(self.std_errors, self.shape, exact, dof, level)
 
     def top(self, k: int, confidence: float = 0.95) -> TopK:
-        """The k players of the largest |value| of each instance, and which of them are certain.
+        """Returns the k players of the largest |value| of each instance, and which are certain.
 
-        Exact values are certain where they are further apart than rounding could put them. Sampled
-        ones, where intervals for all values of an instance together tell the k from the others, and
-        their signs. Such an interval is one of a single look at a number of draws that was fixed
-        beforehand. Results of `explainer(X, top=k)` and of `tolerance=` have bounds that hold at
-        every look, and what the run itself found certain stays so (docs/certain_top.md).
+        Exact values are certain if they are further apart than rounding can explain. Sampled values
+        are certain if simultaneous intervals for all values of an instance separate the k from the
+        others, and determine their signs. Such an interval is for a single check at a number of
+        draws that was fixed beforehand. Results of `explainer(X, top=k)` and of `tolerance=` have
+        bounds that hold at every check, and what the run itself found certain stays so
+        (docs/certain_top.md).
 
         Args:
             k: int from 1 to P.
-            confidence: float between 0 and 1. The chance that nothing is wrong of what is called
-                certain of an instance.
+            confidence: float between 0 and 1. Probability that all claims made about one instance
+                are correct.
 
         Returns:
             A `TopK`: players, values, half-widths, and `certain`.
 
         Raises:
-            InputError: `k` is not within 1 and P, or `confidence` not between 0 and 1.
+            InputError: `k` is not from 1 to P, or `confidence` not between 0 and 1.
             InputTypeError: one of them is not a number.
 
         Example:
@@ -274,34 +275,34 @@ class Explanation(ResultOfRows):
         return top_of(self, k, confidence)
 
     def to_dataframe(self, long: bool = False) -> Any:
-        """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
+        """Returns a pandas DataFrame of the values. It needs `pip install "xaijax[data]"`.
 
         Args:
             long: False: one row for each instance, named by `instance_names` or 0..N-1, with a
-                column for each player, then "base_value". With K outputs, columns are pairs
+                column for each player, then "base_value". With K outputs, columns are tuples
                 (output, player). True: one row for each instance, player and output. The columns
-                are instance, player, output (with K outputs only), value, std_error (0 where exact,
-                NaN where unknown), base_value, and data: the instance's entry of that column, where
-                at least one player is a single column of `data`.
+                are instance, player, output (with K outputs only), value, std_error (0 if exact,
+                NaN if unknown), base_value, and data: the instance's entry of that column, if at
+                least one player is a single column of `data`.
 
         Returns:
-            A `pandas.DataFrame`. Where each instance has an output of its own (`outputs=`), the
-            column output, the last of long=False, names it.
+            A `pandas.DataFrame`. If each instance has its own output (`outputs=`), the column
+            output, the last one with long=False, names it.
 
         Raises:
-            InputError: a player is called "base_value" or, where there is that column, "output"
-                (with long=False only).
+            InputError: a player is called "base_value" or, if that column exists, "output" (with
+                long=False only).
             ImportError: pandas is not installed.
         """
         return convert.to_dataframe(self, long)
 
     def to_shap(self) -> Any:
-        """A `shap.Explanation`, for the plots of shap. Needs `pip install shap`.
+        """Returns a `shap.Explanation`, for the plots of shap. It needs `pip install shap`.
 
         Returns:
             A `shap.Explanation`. Its `data` are [N, P], NaN (None among objects) for players that
-            are not a single column, or None where no player is one. Its `error_std` are the
-            standard errors. With `outputs=`, its `instance_names` name the output of each instance.
+            are not a single column, or None if no player is one. Its `error_std` are the standard
+            errors. With `outputs=`, its `instance_names` name the output of each instance.
 
         Raises:
             ImportError: shap is not installed.
@@ -309,30 +310,30 @@ class Explanation(ResultOfRows):
         return convert.to_shap(self)
 
     def to_shapiq(self) -> list[Any]:
-        """A list of `shapiq.InteractionValues` of order 1. Needs `pip install shapiq`.
+        """Returns a list of `shapiq.InteractionValues` of order 1. It needs `pip install shapiq`.
 
         Returns:
             N `shapiq.InteractionValues`, one for each instance.
 
         Raises:
-            InputError: K outputs (select one first: `explanation[:, :, "name"]`), or an index that
-                is neither Shapley nor Banzhaf.
+            InputError: there are K outputs (select one first: `explanation[:, :, "name"]`), or the
+                index is neither Shapley nor Banzhaf.
             ImportError: shapiq is not installed.
         """
         return convert.to_shapiq(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the explanation to one .npz file, which `xaijax.load` reads back exactly.
+        """Writes the explanation to one .npz file, which `xaijax.load` reads back exactly.
 
         The file holds NumPy arrays and a JSON text, and no pickle. It is written under a temporary
-        name and then renamed, so that nobody reads half a file.
+        name and then renamed, so that nobody reads an incomplete file.
 
         Args:
-            path: str or path. The file's name; nothing is added to it.
+            path: str or path. The file's name, used as it is.
 
         Raises:
             InputError: the folder does not exist, or `data`, `stats` or `provenance` hold something
-                that has no exact form in the file.
+                that cannot be stored exactly.
             InputTypeError: `path` is not a path.
         """
         self._save(path, npz.FORMAT, ("present", "bounds", "instance_index"))

@@ -1,4 +1,4 @@
-"""`Fingerprint`: of which model, relative to which rows, and to which question values answer."""
+"""`Fingerprint`: identifies the model, the rows and the question of values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
     from xaijax.results.interactions import Interactions
 
-# Facts of the provenance that say what a score is.
+# Facts of the provenance that define a score.
 SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
-# Facts that say what a number is an amount of.
+# Facts that define what a number is an amount of.
 AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 # Facts that make two results answers to one question.
 QUESTION = (
@@ -53,15 +53,16 @@ ENTRIES = {"rows": "fingerprint", "model": "model_fingerprint"}
 @public_class
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """What values answer: of which model, relative to which rows, and to which question.
+    """Identifies what values answer: the model, the rows that they are relative to, the question.
 
     Two results with equal fingerprints answer one question, and `xaijax.merge` joins them. The
-    instances that were explained are no part of it, and neither are an estimator, a seed, a budget
-    or a batch size. `explainer.fingerprint(X)` is known before anything is explained,
+    explained instances are not part of it, nor are the estimator, the seed, the budget or the batch
+    size. `explainer.fingerprint(X)` is known before anything is explained,
     `explanation.fingerprint` afterwards; a saved explanation keeps it.
 
-    Two fingerprints are equal (`==`) if `why_not` finds no difference. A model or rows that one of
-    them does not know are not compared, so three fingerprints may be equal in two pairs only.
+    Two fingerprints are equal (`==`) if `why_not` finds no difference. A model or rows unknown to
+    one of them are not compared. Equality is therefore not transitive: of three fingerprints only
+    two pairs may be equal.
 
     Attributes:
         question: mapping. Facts of the provenance that say what a value is (link, index weights,
@@ -70,7 +71,7 @@ class Fingerprint:
             given (link, difference, score). None: it is not known, as for `FederatedExplainer`.
         model: tuple of str. Digests of the model, each "kind versions: digest"; several for parts
             that ran under several versions. Digests of different versions are not compared. Empty:
-            the model cannot be read, as an estimator of another library.
+            the model cannot be read, such as an estimator of another library.
 
     Example:
         >>> import numpy as np
@@ -113,11 +114,11 @@ class Fingerprint:
     __hash__ = None  # type: ignore[assignment]
 
     def digests(self) -> dict[str, str]:
-        """Returns what tells rows and models apart, by what it can be compared with.
+        """Returns the digests that distinguish rows and models, by what they can be compared with.
 
-        "model" is how a model was read, by JAX or as an estimator of scikit-learn; a function may
-        be called by both, and has no such entry. A digest of it stands under "model" and the
-        versions that it depends on.
+        "model" is how a model was read: by JAX or as an estimator of scikit-learn. A function may
+        be called by both, and has no such entry. Its digest is under "model" and the versions that
+        it depends on.
         """
         found = {} if self.rows is None else {"rows": self.rows}
         for text in self.model:
@@ -132,7 +133,7 @@ class Fingerprint:
 def fingerprint_of(
     stats: Mapping[str, Any], provenance: Mapping[str, Any] | None = None, **own: Any
 ) -> Fingerprint:
-    """Returns the fingerprint that a run's stats and provenance hold.
+    """Returns the fingerprint in a run's stats and provenance.
 
     own: fields of the result that belong to its question.
     """
@@ -145,13 +146,14 @@ def fingerprint_of(
 
 
 def output_names(names: tuple[str, ...] | None, K: int) -> tuple[str, ...] | None:
-    """Returns the names that a result of K outputs has; None: it has one number a value."""
+    """Returns the names of a result's K outputs; None: it has one output."""
     return None if K == 1 else names or tuple(f"output {k}" for k in range(K))
 
 
 def of_result(one: Explanation | Interactions, *fields: str) -> Fingerprint:
-    """Returns the fingerprint of a result; fields: those that belong to its question, beside the
-    names of players and outputs.
+    """Returns the fingerprint of a result.
+
+    fields: those that belong to its question, in addition to the names of players and outputs.
     """
     names = ("feature_names", "output_names", *fields)
     return fingerprint_of(one.stats, one.provenance, **{name: getattr(one, name) for name in names})

@@ -17,24 +17,24 @@ from xaijax.results.convert import frame_of
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class GuestWorth:
-    """What the columns of each party are worth: to a model's answers, and to its score.
+    """Holds the worth of each party's columns: for a model's answers, and for its score.
 
     `FederatedExplainer.worth` makes it, for a table whose columns belong to a host and m guests.
-    The value of a party is its Shapley value, or that of another index: for a guest the value of
-    its columns as one player, for the host the sum of its columns' values.
+    The value of a party is its Shapley value, or that of another index. For a guest it is the value
+    of its columns as one player, for the host the sum of its columns' values.
 
     Attributes:
         parties: "host", then the names of the guests; [m + 1].
         mean_absolute: float64 [m + 1]. Mean of |value| over the instances.
         mean_value: float64 [m + 1]. Mean of the value, with its sign.
-        standard_errors: float64 [m + 1]. Of `mean_absolute`. They mean something only if the
-            instances are a sample of many. NaN for one instance.
+        standard_errors: float64 [m + 1]. Standard errors of `mean_absolute`. They are meaningful
+            only if the instances are a sample of many. NaN for one instance.
         metric: name of the score: "accuracy", or that of the function.
         score: float. Score of the model with all columns.
         score_without: float64 [m]. Score of the model with the guest's columns at the reference.
         score_refitted: float64 [m]. Score of a model that was trained without the guest's columns.
             NaN for a guest for which no such model was given.
-        instances: N, the number of rows that these are means of.
+        instances: N, the number of rows that are averaged.
 
     Example:
         >>> import numpy as np
@@ -49,7 +49,7 @@ class GuestWorth:
         >>> worth.score, worth.score_without.round(3)
         (1.0, array([0.667]))
 
-        Without the bank's column the model says 0 to all three, which is wrong once.
+        Without the bank's column the model answers 0 for all three rows, which is wrong once.
     """
 
     parties: tuple[str, ...]
@@ -74,7 +74,7 @@ class GuestWorth:
         return "\n".join(lines)
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, one row per party; needs `pip install "xaijax[data]"`."""
+        """Returns a pandas DataFrame, one row per party; needs `pip install "xaijax[data]"`."""
         columns = {
             "mean_absolute": self.mean_absolute,
             "standard_error": self.standard_errors,

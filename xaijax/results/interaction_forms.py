@@ -1,4 +1,4 @@
-"""Interactions as matrices, as tables, as text, and in the form of shapiq.
+"""Interactions as matrices, as tables, as text, and for shapiq.
 
 Letters: N instances, P players, M sets, K outputs.
 """
@@ -26,7 +26,7 @@ TOP = 6  # sets in the repr
 
 
 def matrix(found: Interactions, values: np.ndarray) -> np.ndarray:
-    """Numbers of the sets [N, M, ..], as [N, P, P, ..]; see `Interactions.matrix`."""
+    """The numbers of the sets [N, M, ..] as [N, P, P, ..]; see `Interactions.matrix`."""
     P = len(found.feature_names)
     wanted = all_of(P, min(2, P))
     place = {S: m for m, S in enumerate(found.sets)}
@@ -44,12 +44,12 @@ def matrix(found: Interactions, values: np.ndarray) -> np.ndarray:
 
 
 def value_name(found: Interactions) -> str:
-    """What one number is called."""
+    """The name of one number."""
     return interaction_index(found.index).value
 
 
 def headline(found: Interactions) -> str:
-    """The index, and how many instances, sets and outputs."""
+    """The index, and the numbers of instances, sets and outputs."""
     values = found.values
     axes = ["instances", "sets", "outputs"][: values.ndim]
     shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))

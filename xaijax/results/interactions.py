@@ -32,44 +32,44 @@ FORMAT = "xaijax.Interactions"
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions(ResultOfRows):
-    """How much sets of players move a model's answer together, of N instances (and K outputs).
+    """Holds how much sets of players move a model's answer together, for N instances.
 
-    Made by `Explainer.interactions` and `CoalitionTable.interactions`. docs/interactions.md says
-    what each index tells. An interaction of two players above 0 means that together they move the
-    answer further up than the two apart.
+    It is made by `Explainer.interactions` and `CoalitionTable.interactions`. docs/interactions.md
+    describes each index. An interaction of two players above 0 means that together they move the
+    answer further up than separately.
 
     `len(interactions)` is N, `for one in interactions` goes through the instances, and
     `interactions[instance, set, output]` is a part of it. It is frozen and holds no model, like an
     `Explanation`.
 
     Attributes:
-        values: float64 [N, M], or [N, M, K] of K outputs. One number for each set of players.
+        values: float64 [N, M], or [N, M, K] for K outputs. One number for each set of players.
         base_values: float64 [N] or [N, K]. The value of the empty coalition.
-        sets: tuple of M tuples of places of players, each ascending; all differ. A run gives them
-            by size, then in player order; a slice has the order of its key. (0,) is the first
+        sets: tuple of M tuples of positions of players, each ascending; all differ. A run gives
+            them by size, then in player order; a slice has the order of its key. (0,) is the first
             player alone, (0, 2) the first with the third.
-        std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN where
-            there is no degree of freedom.
+        std_errors: float64, shaped like `values`, or None: exact. 0 for exact instances, NaN
+            without a degree of freedom.
         index: str. "sii", "k-sii", "stii", "fsii", "banzhaf" or "moebius".
-        order: int. The largest size of a set that was asked for. The values of smaller sets depend
-            on it for "k-sii", "stii" and "fsii". None becomes the size of the largest set.
+        order: int. The largest requested size of a set. The values of smaller sets depend on it for
+            "k-sii", "stii" and "fsii". None becomes the size of the largest set.
         data: array [N, *F], a frame or several arrays as they were given, or None. The instances.
         feature_names: tuple of str [P]. Names of the players, all different. (), the default,
             becomes ("player 0", "player 1", ...).
-        output_names: tuple of str [K], all different, or None where `values` are [N, M].
+        output_names: tuple of str [K], all different, or None if `values` are [N, M].
         instance_names: tuple of str [N] or None.
-        exact: bool. Whether no error is left by draws or by a random model; True by default.
-        stats: mapping. What the run did and cost, as in `Explanation`. Of sampled pairs also
-            "large_pairs_sought", bool [N]: False where the coalitions were too few to look for a
-            pair far larger than the others, which is then drawn towards 0.
+        exact: bool. Whether there is no error from draws or from a random model; True by default.
+        stats: mapping. What the run did and cost, as in `Explanation`. Sampled feature pairs also
+            have "large_pairs_sought", bool [N]: False if there were too few coalitions to search
+            for a pair far larger than the others, which is then shrunk towards 0.
         provenance: mapping. How the values were made, as in `Explanation`.
-        present: bool [N, P], or None where every instance has all players.
-        instance_index: pandas Index [N] or None, as of `Explanation`.
+        present: bool [N, P], or None if every instance has all players.
+        instance_index: pandas Index [N] or None, as for `Explanation`.
 
     Raises:
-        InputError: arrays whose shapes do not fit each other, sets that repeat or whose places do
-            not ascend, or names that repeat.
-        InputTypeError: values that are not real numbers, or sets that are no places.
+        InputError: shapes of arrays do not fit each other, sets repeat or their positions do not
+            ascend, or names repeat.
+        InputTypeError: values are not real numbers, or sets are not positions.
 
     Example:
         >>> import numpy as np
@@ -142,19 +142,19 @@ class Interactions(ResultOfRows):
 
     @property
     def matrix(self) -> np.ndarray:
-        """The sets of one and two players as symmetric matrices.
+        """Returns the sets of one and two players as symmetric matrices.
 
         Returns:
-            float64 [N, P, P], or [N, P, P, K]. The diagonal holds the players alone, by the same
-            index; larger sets have no place.
+            float64 [N, P, P], or [N, P, P, K]. The diagonal holds the single players, by the same
+            index; larger sets are not included.
 
         Raises:
-            InputError: some of these sets were not asked for, or were sliced away.
+            InputError: some of these sets were not requested, or were sliced away.
         """
         return interaction_forms.matrix(self, self.values)
 
     def __getitem__(self, key: Any) -> Interactions:
-        """A part: `interactions[instance, set, output]`, later axes optional.
+        """Returns a part: `interactions[instance, set, output]`, later axes optional.
 
         One instance stays an Interactions with N = 1, and one set keeps its axis. One output drops
         the output axis, and provenance["selected_output"] is its name. Sets come in the order of
@@ -162,17 +162,17 @@ class Interactions(ResultOfRows):
 
         Args:
             key: for instances and outputs an integer, a name, a slice, a list of these, or a bool
-                mask. For sets: a player's name, or a tuple of players (names or places), is one
-                set; a list of them several; an integer, a slice, a list of integers or a bool mask
-                [M] are positions in `sets`.
+                mask. For sets: a player's name, or a tuple of players (names or positions), is one
+                set; a list of them is several sets; an integer, a slice, a list of integers or a
+                bool mask [M] are positions in `sets`.
 
         Returns:
             An `Interactions`.
 
         Raises:
-            InputError: out of range, an unknown name or set, a mask of another length, nothing
-                left.
-            InputTypeError: a key of another type.
+            InputError: a position is out of range, a name or set is unknown, a mask has another
+                length, or nothing is left.
+            InputTypeError: a key has another type.
         """
         keys = set_keys.split(key, self.values.ndim)
         rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
@@ -191,29 +191,29 @@ class Interactions(ResultOfRows):
         return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
-        """Half-widths of confidence intervals, as of `Explanation.half_widths`.
+        """Returns half-widths of confidence intervals, as for `Explanation.half_widths`.
 
         Args:
-            level: float between 0 and 1. The chance that an interval holds the true value.
+            level: float between 0 and 1. The probability that an interval contains the true value.
 
         Returns:
-            float64, shaped like `values`: 0 where exact, NaN where the standard error is unknown.
+            float64, shaped like `values`: 0 for exact values, NaN if the standard error is unknown.
 
         Raises:
-            InputError, InputTypeError: a level that is not accepted.
+            InputError, InputTypeError: the level is not accepted.
         """
         dof = self.stats.get("dof")
         return sequences.half_widths_of(self.std_errors, self.shape, self.exact, dof, level)
 
     def to_dataframe(self, long: bool = False) -> Any:
-        """A pandas DataFrame of the values. Needs `pip install "xaijax[data]"`.
+        """Returns a pandas DataFrame of the values. It needs `pip install "xaijax[data]"`.
 
         Args:
             long: False: one row for each instance, with a column for each set, called "a & b" by
-                its players, then "base_value"; with K outputs, columns are pairs (output, set).
+                its players, then "base_value"; with K outputs, columns are tuples (output, set).
                 True: one row for each instance, set and output, with the columns instance, set,
-                size, output (with K outputs only), value, std_error (0 where exact, NaN where
-                unknown) and base_value.
+                size, output (with K outputs only), value, std_error (0 if exact, NaN if unknown)
+                and base_value.
 
         Returns:
             A `pandas.DataFrame`.
@@ -226,36 +226,36 @@ class Interactions(ResultOfRows):
         return interaction_forms.to_dataframe(self, long)
 
     def to_shapiq(self) -> list[Any]:
-        """A list of `shapiq.InteractionValues`. Needs `pip install shapiq`.
+        """Returns a list of `shapiq.InteractionValues`. It needs `pip install shapiq`.
 
         Returns:
             N `shapiq.InteractionValues`, one for each instance.
 
         Raises:
-            InputError: K outputs (select one first: `interactions[:, :, "name"]`).
+            InputError: there are K outputs (select one first: `interactions[:, :, "name"]`).
             ImportError: shapiq is not installed.
         """
         return interaction_forms.to_shapiq(self)
 
     @classmethod
     def from_shapiq(cls, found: Any, feature_names: Any = None, data: Any = None) -> Interactions:
-        """What shapiq found, to be drawn, compared and kept as one's own.
+        """Returns shapiq's results as `Interactions`, to be drawn, compared and saved.
 
         Args:
-            found: a `shapiq.InteractionValues`, or a list of them, one for each instance, of one
-                index, order and number of players. A set that one does not list is 0.
+            found: a `shapiq.InteractionValues`, or a list of them, one for each instance, with one
+                index, order and number of players. A set that is not listed is 0.
             feature_names: P names of the players. None: "player 0", "player 1", ...
-            data: rows [N, P], an array or a frame, whose columns are the players in their order:
-                the instances, which `plots.dependence` draws against. None: they are not known.
+            data: the instances as rows [N, P], an array or a frame, whose columns are the players
+                in their order; `plots.dependence` draws against them. None: they are not known.
 
         Returns:
-            `Interactions` of one output. What shapiq estimated has no standard errors (NaN).
+            `Interactions` of one output. Estimates of shapiq have no standard errors (NaN).
 
         Raises:
-            InputError: an index that is not among "SII", "k-SII", "STII", "FSII", "BII" and
-                "Moebius"; several that answer different questions; none; data of another number of
-                rows or columns.
-            InputTypeError: something else than `shapiq.InteractionValues`.
+            InputError: the index is not "SII", "k-SII", "STII", "FSII", "BII" or "Moebius"; several
+                answer different questions; there are none; or data have another number of rows or
+                columns.
+            InputTypeError: `found` is not `shapiq.InteractionValues`.
 
         Example:
             >>> import shapiq
@@ -268,12 +268,12 @@ class Interactions(ResultOfRows):
         return cls(**interaction_forms.from_shapiq(found, feature_names, data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to one .npz file, which `xaijax.load` reads back exactly; no pickle.
+        """Writes one .npz file, which `xaijax.load` reads back exactly; no pickle.
 
         Args:
-            path: str or path. The file's name; nothing is added to it.
+            path: str or path. The file's name, used as it is.
 
         Raises:
-            InputError, InputTypeError: as of `Explanation.save`.
+            InputError, InputTypeError: as for `Explanation.save`.
         """
         self._save(path, FORMAT, ("instance_index",))

@@ -17,7 +17,7 @@ from xaijax.results.convert import frame_of
 from xaijax.results.explanation import Explanation
 from xaijax.results.shared_fields import FrozenDict, freeze_arrays
 
-COLUMNS = {  # of the tables: field -> what it is called
+COLUMNS = {  # of the tables: field -> its heading
     "relative_error": "relative error",
     "pooled_error": "pooled error",
     "p95": "p95 of a row",
@@ -34,13 +34,13 @@ SHARES = ("relative_error", "pooled_error", "top1", "top3", "sign_flips")
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """What the model answers as players come (insertion) and go (deletion), largest value first.
+    """The model's answers as players are inserted and deleted, largest value first.
 
     Attributes:
         insertion: float64 [N, P + 1, K]. v with the first s players kept, s = 0 to P, in the order
-            of an instance's own values from the largest to the smallest, signs counted.
+            of an instance's own values from the largest to the smallest, with their signs.
         deletion: float64 [N, P + 1, K]. v with the first s players replaced.
-        model_rows: int. Rows that the model was asked for both.
+        model_rows: int. Number of model rows for both.
     """
 
     insertion: np.ndarray
@@ -51,10 +51,10 @@ class Curves:
         freeze_arrays(self)
 
     def area(self, which: str) -> tuple[float, float]:
-        """(mean area under a curve, its standard error over the rows).
+        """Returns (mean area under a curve, its standard error over the rows).
 
         The area is the mean of v(s) - v(nothing kept) over s by the trapezium rule, so it is in
-        units of v; of several outputs their mean. which: "insertion" or "deletion".
+        units of v; for several outputs it is their mean. which: "insertion" or "deletion".
         """
         if which not in ("insertion", "deletion"):
             raise InputError(f"which: got {which!r}; say 'insertion' or 'deletion'.")
@@ -67,33 +67,33 @@ class Curves:
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Judgement:
-    """How far one attribution is from the truth; `xaijax.judge` makes it.
+    """Says how far one attribution is from the truth; made by `xaijax.judge`.
 
-    phi^ are the values that were judged, phi the true ones. Where the truth was sampled, its own
-    variance is taken off every squared error. An output of an instance counts as a row.
+    phi^ are the judged values, phi the true ones. If the truth was sampled, its own variance is
+    subtracted from every squared error. An output of an instance counts as a row.
 
     Attributes:
-        name: str. What the attribution was called; "values" of a single one.
+        name: str. The name of the attribution; "values" for a single one.
         relative_error: float. Mean over rows of |phi^ - phi|^2 / |phi|^2. Rows whose true values
-            are all 0 are left out; NaN where all are.
-        relative_std_error: float. Its standard error over the rows, as a sample of many. NaN for
-            fewer than two.
-        pooled_error: float. Sum over rows of |phi^ - phi|^2, over the sum of |phi|^2.
+            are all 0 are left out; NaN if all are.
+        relative_std_error: float. Its standard error over the rows, taken as a sample of many. NaN
+            for fewer than two.
+        pooled_error: float. Sum over rows of |phi^ - phi|^2, divided by the sum of |phi|^2.
         p95: float. 95th percentile over rows of |phi^ - phi|, in units of v (the model's output).
-            No value of such a row is further off than that.
+            No value of such a row has a larger error.
         top1, top3: float. The share of the 1 (3) largest |phi^| that are among the 1 (3) largest
-            |phi|, mean over rows. What ties counts.
-        sign_flips: float. The share of values with the wrong sign, among true values of at least
-            10 % of their row's span (largest less smallest, 0 included), and of a sampled truth at
-            least 3 standard errors from 0. NaN where there is none.
+            |phi|, mean over rows. Ties count as right.
+        sign_flips: float. The share of values with the wrong sign, among true values of at least 10
+            % of their row's span (largest minus smallest, 0 included); with a sampled truth they
+            must also be at least 3 standard errors from 0. NaN if there are none.
         efficiency: float. Mean over rows of |sum of phi^ - (f(x) - base value)|, in units of v. NaN
-            where the index does not add up to that.
-        model_rows: int or None. Model rows that the attribution cost, where it is an xaijax
-            Explanation, which tells.
+            if the index does not add up to that.
+        model_rows: int or None. Model rows that the attribution cost, if it is an xaijax
+            Explanation that has them.
         row_errors: float64 [N, K]. |phi^ - phi| of each row.
-        truth: `Explanation`. What it was held against; `truth.exact` says whether it is exact, its
-            stats what it cost.
-        curves: `Curves`, or None where they were not asked for.
+        truth: `Explanation`. The values that it was compared with; `truth.exact` says whether they
+            are exact, its stats what they cost.
+        curves: `Curves`, or None if they were not requested.
 
     Example:
         >>> import numpy as np
@@ -126,7 +126,7 @@ class Judgement:
         return repr(Judgements({self.name: self}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers by the names of the fields; of the curves their areas and errors."""
+        """Returns the numbers by the names of the fields; for the curves their areas and errors."""
         out = {name: getattr(self, name) for name in COLUMNS if hasattr(self, name)}
         out["relative_std_error"] = self.relative_std_error
         if self.curves is not None:
@@ -135,16 +135,16 @@ class Judgement:
         return out
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame of one row; needs `pip install "xaijax[data]"`."""
+        """Returns a pandas DataFrame of one row; needs `pip install "xaijax[data]"`."""
         return Judgements({self.name: self}).to_dataframe()
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Judgements(Mapping[str, Judgement]):
-    """Several attributions against one truth; `xaijax.judge` makes it of a dict.
+    """Compares several attributions with one truth; made by `xaijax.judge` from a dict.
 
-    A mapping: `judgements["name"]` is a `Judgement`. Its repr is a table.
+    It is a mapping: `judgements["name"]` is a `Judgement`. Its repr is a table.
 
     Attributes:
         of: mapping of names to `Judgement`, in the order given.
@@ -189,7 +189,9 @@ class Judgements(Mapping[str, Judgement]):
         return "\n".join([_against(next(iter(self.values())).truth), *text])
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, one row an attribution; needs `pip install "xaijax[data]"`."""
+        """Returns a pandas DataFrame, one row per attribution; needs `pip install
+        "xaijax[data]"`.
+        """
         found = [one.to_dict() for one in self.values()]
         columns = {key: [one[key] for one in found] for key in found[0]}
         return frame_of(columns, [list(self)], ["attribution"])
@@ -209,7 +211,7 @@ def _shown(key: str, found: Mapping[str, Any]) -> str:
 
 
 def _against(truth: Explanation) -> str:
-    """What was held against, in a line."""
+    """The truth that it was compared with, in one line."""
     N = len(truth)
     how = "exact" if truth.exact else "sampled; its own variance is taken off"
     rows = truth.stats.get("model_rows")

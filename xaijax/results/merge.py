@@ -1,4 +1,4 @@
-"""`merge`: one Explanation of instances that were explained apart."""
+"""`merge`: one Explanation of instances that were explained separately."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ ROWS = (
 
 @public
 def merge(explanations: Iterable[Merged]) -> Merged:
-    """Join explanations of different instances into one, in the order given.
+    """Joins explanations of different instances into one, in the order given.
 
-    Use it where one question was put to parts of the rows: in several runs, or in several
-    processes. Values, base values, data and names are put one under the other. The result is
-    `exact` if all parts are. The rest is joined as follows.
+    Use it if one question was answered for parts of the rows: in several runs, or in several
+    processes. Values, base values, data and names are concatenated. The result is `exact` if all
+    parts are. The rest is joined as follows.
 
-    - Standard errors: beside a sampled part they are 0 for an exact part, and NaN for a part that
-      has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
-    - Bounds: beside a part with bounds they are 0 for an exact part, and NaN for another.
+    - Standard errors: if another part is sampled, they are 0 for an exact part, and NaN for a part
+      that has none. The degrees of freedom, stats["dof"], are infinite for a part without them.
+    - Bounds: if another part has bounds, they are 0 for an exact part, and NaN for any other.
     - stats["model_rows"], "padded_rows", "model_calls", "seconds" and "compile_seconds" are added
       up. Two slices of one explanation count its run twice.
-    - Arrays [N] in `stats` are put one under the other.
+    - Arrays [N] in `stats` are concatenated.
     - If only some parts have instance names, the other instances are named by their positions.
-    - Any other entry of `stats` and `provenance` stays as it is where all parts have the same.
-      Where they differ it becomes a list with one item for each part, None for a part without it.
+    - Any other entry of `stats` and `provenance` stays as it is if all parts have the same. If they
+      differ it becomes a list with one item for each part, None for a part without it.
 
-    Parts must answer one question of one model. Models are compared where they can be read: what
-    JAX traces, by its program, constants and parameters; scikit-learn's estimators, by all that
-    they hold. Not compared are functions on the host, programs that call back to Python, and models
-    that ran under other versions of these libraries, on another platform or in another precision.
-    For these the caller must know that one model made all parts.
+    Parts must answer one question about one model. Models are compared if they can be read: what
+    JAX traces by its program, constants and parameters, and scikit-learn's estimators by all that
+    they hold. Functions on the host, programs that call back to Python, and models that ran under
+    other versions of these libraries, on another platform or in another precision are not compared.
+    For these the caller must make sure that one model made all parts.
 
     Args:
         explanations: iterable of `Explanation`, or of `Interactions`, at least one.
@@ -63,15 +63,15 @@ def merge(explanations: Iterable[Merged]) -> Merged:
         An `Explanation`, or `Interactions`, of all instances.
 
     Raises:
-        InputError: no explanation; or explanations that differ in: feature_names, output_names or
-            `kind` (of interactions: index, order and sets); `data`
-            (array or frame, its columns, its dtypes); what was asked, by the provenance (selected
-            output, link, weights of the index, players' columns, replacement and others); the
-            background or pool and its weights; the functions given; the model. With a `Baseline`,
-            exact explanations whose base values differ are refused too. Also several explanations
-            of one QII quantity of the whole data, which has no instances. The message names the
-            field.
-        InputTypeError: something that is no Explanation, or Explanations with Interactions.
+        InputError: there is no explanation; or explanations differ in feature_names, output_names
+            or `kind` (interactions: index, order and sets); `data` (array or frame, its columns,
+            its dtypes); the question, by the provenance (selected output, link, weights of the
+            index, players' columns, replacement and others); the background or pool and its
+            weights; the functions given; the model. It also raises for exact explanations with a
+            `Baseline` whose base values differ, and for several explanations of one QII quantity of
+            the whole data, which has no instances. The message names the field.
+        InputTypeError: something is not an Explanation, or Explanations are mixed with
+            Interactions.
 
     Example:
         >>> import numpy as np
@@ -114,10 +114,10 @@ def merge(explanations: Iterable[Merged]) -> Merged:
 
 
 def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
-    """Refuse values that are relative to different rows: their base values tell them apart.
+    """Raises for values that are relative to different rows, which base values show.
 
-    Only of exact values: the base of a random model is noisy, and that of the least squares of
-    `FederatedExplainer` is an intercept, which differs from row to row.
+    Only exact values are checked: the base of a random model is noisy, and that of the least
+    squares of `FederatedExplainer` is an intercept, which differs from row to row.
     """
     if parts[0].provenance.get("replacement") != "baseline":
         return
@@ -125,7 +125,7 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
         return
     bases = [part.base_values[:1] for part in parts if len(part)]
     for number, base in enumerate(bases):
-        # A row's answer may be rounded in another way in another call: float32, some hundred units.
+        # A row's answer may be rounded differently in another call: float32, some hundred units.
         if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
             raise InputError(
                 f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
@@ -140,7 +140,7 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
     for number, one in enumerate(prints):
         _require_same_facts(number, one.question, prints[0].question)
     _require_one_baseline(parts)
-    seen: dict[str, tuple[int, str]] = {}  # by what is compared, the first part that knows it
+    seen: dict[str, tuple[int, str]] = {}  # by key, the first part that has it
     for number, one in enumerate(prints):
         for key, digest in one.digests().items():
             first, known = seen.setdefault(key, (number, digest))
@@ -224,14 +224,14 @@ def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
         if exact_rows:
             added["exact_rows"] = np.full(len(part), part.exact)
         if "dof" in told:
-            added["dof"] = np.full(len(part), np.inf)  # exact, or none was said: normal quantiles
+            added["dof"] = np.full(len(part), np.inf)  # exact, or none known: normal quantiles
         if not drawn:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
         if part.exact and "heavy_tail" in told:
             added["heavy_tail"] = np.zeros(len(part), bool)
             added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
-            # Exact values meet any tolerance; of those of a network no error is known.
+            # Exact values meet any tolerance; those of a network have no known error.
             added["certain"] = np.full(len(part), part.exact)
         found.append({**added, **part.stats})
     return found

@@ -1,4 +1,4 @@
-"""`Plan`: what an explainer would ask of its model, told before it asks.
+"""`Plan`: what an explanation would cost, computed before it is run.
 
 Letters: N instances.
 """
@@ -18,32 +18,32 @@ HEADS = ("estimator", "instances", "model rows of one", "model rows")
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """What a run would ask for; `plan(X)` of an explainer makes it, and only probes the model.
+    """Says what a run would cost; made by `plan(X)` of an explainer, which only probes the model.
 
     A translated estimator is compared with its translation on the first rows of each kind. The plan
-    follows from sizes, the background and the probe, as the run itself does. Printed, it is a
-    table with a line for each estimator.
+    depends on sizes, the background and the probe, like the run itself. It is printed as a table
+    with a line for each estimator.
 
     Attributes:
-        estimator: str [N]. Who answers each instance: "exact", "permutation", "kernel",
+        estimator: str [N]. The estimator of each instance: "exact", "permutation", "kernel",
             "gaussian-process", "wls", "sampled" (`QII` with samples), or the search of
             `AnchorExplainer`.
-        model_rows: int64 [N]. Model rows of each instance: exact ones will be asked, but for equal
-            hybrids that a host model with one background row is asked once. Of sampled instances
-            and draws it is the most that will be asked, of searches for rules about as many. For
-            quantities of the whole data there is one entry. The rows by which a structure is
-            checked (N + B) are not among them.
-        structure: str or None. What answers in place of the whole model; see docs/structures.md.
-        tile: int. Rows of one call of the compiled model; of a host model rows of one call.
-        model_calls: int. Dispatches of the compiled model, or calls of a host model; of searches
-            for rules the fewest.
+        model_rows: int64 [N]. Model rows of each instance. They are exact for exact instances,
+            except for equal hybrids that a host model with one background row evaluates once. For
+            sampled instances and draws they are an upper limit, for searches for rules an estimate.
+            There is one entry for quantities of the whole data. The rows that check a structure (N
+            + B) are not included.
+        structure: str or None. The structure that is used in place of the full model; see
+            docs/structures.md.
+        tile: int. Rows of one call of the compiled model, or of the host model.
+        model_calls: int. Dispatches of the compiled model, or calls of a host model; a lower limit
+            for searches for rules.
         shares: dict of str to int. The bytes that are planned for each share of `max_memory`:
             "tile" (rows in the model), "answers", "results" (tables, sums, values of coalitions),
             "instances", "pairs" (which players differ from which background row), "lists" (of
-            coalitions), and beside them "background". A share that the run does not need is
-            missing.
-        programs: int. Programs that are still to be compiled; of draws of QII and of searches for
-            rules the fewest.
+            coalitions), and also "background". A share that the run does not need is missing.
+        programs: int. Number of programs still to be compiled; a lower limit for draws of QII and
+            searches for rules.
         backend: "jax" or "host".
 
     Example:
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def memory(self) -> int:
-        """Bytes that are planned in all: the sum of the shares."""
+        """Total planned bytes: the sum of the shares."""
         return sum(self.shares.values())
 
     def __repr__(self) -> str:
@@ -86,13 +86,13 @@ class Plan:
         return f"<table>{row(HEADS, 'th')}{body}</table><p>{escape(self._below())}</p>"
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
-        """A line for each estimator, in the order in which they are met."""
+        """A line for each estimator, in order of occurrence."""
         lines = []
         for name in dict.fromkeys(self.estimator.tolist()):
             own = self.model_rows[self.estimator == name]
             low, high = int(own.min()), int(own.max())
             each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            total = sum(own.tolist())  # of Python, which does not overflow
+            total = sum(own.tolist())  # Python integers, which do not overflow
             lines.append((str(name), f"{len(own):,}", each, f"{total:,}"))
         return lines
 

@@ -26,19 +26,19 @@ FORMAT = "xaijax.PrivateExplanation"
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateExplanation(shared_fields.ResultOfRows):
-    """What `xaijax.privacy.release` returns: values with noise, and public facts. It is frozen.
+    """Holds what `xaijax.privacy.release` returns: values with noise, and public facts; frozen.
 
     There are no base values, data, statistics of the run or errors of sampling, since these depend
     on the private rows. It is sliced, saved and loaded like an `Explanation`, and drawn by bar,
-    beeswarm and profile. `private[person, player, output]` is a part of it, people by place,
-    players and outputs by place or name, and costs no privacy.
+    beeswarm and profile. `private[person, player, output]` is a part of it, with people by
+    position, players and outputs by position or name; it costs no privacy.
 
     Attributes:
         values: float64 [N, P] or [N, P, K], multiples of 2^-20. N people explained (1 for
             quantities of the data), P players, K outputs.
-        epsilon: float, of the whole report, on the full data.
-        noise_error: float. The standard error of the noise in each value. It follows from public
-            numbers.
+        epsilon: float. Epsilon of the whole report, on the full data.
+        noise_error: float. The standard error of the noise in each value. It depends on public
+            numbers only.
         mechanism: how the noise was made: "noise" (its distribution), "lattice" (the step of the
             values, 2^-20), "scale" of the noise, "sensitivity" (the L1 bound, or that of one value
             for "sequential"), "composition", "calibration", "epsilon_of_mechanism" (what the noise
@@ -52,7 +52,7 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         private: bool. False with calibration="paper", whose noise is too small.
 
     Raises:
-        InputError, InputTypeError: fields that do not fit each other.
+        InputError, InputTypeError: fields do not fit each other.
 
     Example:
         >>> import numpy as np
@@ -109,12 +109,12 @@ class PrivateExplanation(shared_fields.ResultOfRows):
 
     @property
     def instance_names(self) -> None:
-        """None: rows of a private copy have no names."""
+        """Always None: rows of a private copy have no names."""
         return None
 
     @property
     def instance_index(self) -> None:
-        """None, as `instance_names`."""
+        """Always None, like `instance_names`."""
         return None
 
     @property
@@ -123,11 +123,11 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         return self.mechanism.get("calibration") != "paper"
 
     def player_data(self) -> list[None]:
-        """None for each player: a private copy holds no data."""
+        """Returns None for each player: a private copy holds no data."""
         return [None] * self.values.shape[1]
 
     def __getitem__(self, key: Any) -> PrivateExplanation:
-        """Part of it, `explanation[person, player, output]`; see `Explanation`.
+        """Returns a part, `explanation[person, player, output]`; see `Explanation`.
 
         Choosing among values with noise costs no privacy.
         """
@@ -144,19 +144,19 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         return replace(self, provenance=provenance, **changes)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
-        """Half-widths of intervals that cover the values without noise.
+        """Returns half-widths of intervals that cover the values without noise.
 
         They follow from the tails of the discrete Laplace distribution and the rounding to
         multiples of 2^-20.
 
         Args:
-            level: float between 0 and 1. The chance with which each value's noise stays within.
+            level: float between 0 and 1. The probability that each value's noise stays within.
 
         Returns:
             float64, shaped like `values`.
 
         Raises:
-            InputError, InputTypeError: a level that is not accepted.
+            InputError, InputTypeError: the level is not accepted.
         """
         level = checked_level(level)
         step = float(self.mechanism["lattice"])
@@ -167,13 +167,13 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         return np.full(self.shape, (t + 0.5) * step)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .npz file, which `xaijax.load` reads back exactly; see `Explanation.save`.
+        """Writes one .npz file, which `xaijax.load` reads back exactly; see `Explanation.save`.
 
         Args:
-            path: of the file.
+            path: the file's name.
 
         Raises:
-            InputError, InputTypeError: a path that is not accepted.
+            InputError, InputTypeError: the path is not accepted.
         """
         self._save(path, FORMAT)
 
@@ -181,7 +181,7 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         return private_html(self, self._head())
 
     def _head(self) -> list[str]:
-        """What it is, how large the noise is, and whether it was paid for."""
+        """Lines that say what it is, how large the noise is, and whether it was charged."""
         N, P, *K = self.shape
         outputs = f" x {K[0]} outputs" if K else ""
         text = f"{N} x {P} players{outputs}, epsilon {self.epsilon:g}"

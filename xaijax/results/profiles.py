@@ -1,4 +1,4 @@
-"""What people's inputs were, as texts beside their influences."""
+"""People's inputs, as texts next to their influences."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from xaijax.tables.rows import rows_of
 def profiles_of(
     explanation: Explanation | PrivateExplanation, given: Any
 ) -> list[list[str | None]]:
-    """For each person a text per player [P]; None where a player has no single value to show.
+    """Returns for each person one text per player [P]; None if a player has no single value to
+    show.
 
-    given: a frame or a list of mappings, one row a person; a player without a column there is taken
-    from the data.
+    given: a frame or a list of mappings, one row per person; a player without a column there is
+        taken from the data.
     """
     N, names = len(explanation), explanation.feature_names
     own = explanation.player_data()
@@ -64,7 +65,7 @@ def _rows(given: Any, N: int) -> list[dict[str, Any]]:
 
 
 def as_text(value: Any) -> str:
-    """A number by `shown_number`, anything else as it is."""
+    """The text of a number by `shown_number`, of anything else as it is."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.integer | np.floating):
@@ -73,9 +74,10 @@ def as_text(value: Any) -> str:
 
 
 def shown_number(value: Any, digits: int = 4, sign: bool = False) -> str:
-    """So many digits, all of them before the point, and no exponent from 1e-4 to 1e15.
+    """A number with this number of digits, all those before the point, no exponent up to 1e15.
 
-    Commas stand from 10,000 on, as 1984 may be a year. 0 has no minus sign.
+    Commas are used from 10,000 on, since 1984 may be a year. 0 has no minus sign. There is no
+    exponent from 1e-4 on.
     """
     number = float(value) + 0.0  # -0.0 + 0.0 is 0.0
     plus = "+" if sign else ""

@@ -1,7 +1,7 @@
-"""An Explanation, Interactions and a private copy as a notebook shows them.
+"""Shows an Explanation, Interactions and a private copy in a notebook.
 
-Nothing is asked anew: all numbers are read from the result. Of one instance the values are shown
-with their signs and intervals, of several the mean |value|.
+Nothing is computed anew: all numbers are read from the result. One instance is shown with signed
+values and intervals, several with the mean |value|.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 TOP = 10  # players, or sets of them
 MADE = "How it was made"
-LEVEL = 0.95  # of intervals
-OUTPUTS = 4  # whose numbers stand in columns of their own
+LEVEL = 0.95  # confidence level of intervals
+OUTPUTS = 4  # outputs that have their own columns
 
 
 def explanation_html(one: Explanation) -> str:
-    """What was asked, how sure it is, the players that count most, and how it was made."""
+    """The question, how certain it is, the largest players, and how it was made."""
     lines = [how_sure(one), asked(one.provenance)]
     if one.values.shape[0] == 1 and one.base_values.ndim == 1:
         lines.append(f"base value {one.base_values[0] + 0.0:.4g}")
     if one.provenance.get("meaning") is not None:
         lines.append(str(one.provenance["meaning"]))
     if one.present is not None and len(one.values) > 1:
-        # One number is another player in each instance, so that a mean over them says nothing.
+        # One number is a different player in each instance, so a mean over them is meaningless.
         counts = one.present.sum(axis=1)
         body = _said(f"players of each instance: {counts.min():,} to {counts.max():,}")
     else:
@@ -51,7 +51,7 @@ def explanation_html(one: Explanation) -> str:
 
 
 def interactions_html(one: Interactions, head: str) -> str:
-    """The sets of several players that count most; single players where there is no other."""
+    """The largest sets of several players; single players if there are no others."""
     joined = np.array([m for m, S in enumerate(one.sets) if len(S) > 1], int)
     names = [named(S) for S in one.set_names]
     shown = joined if len(joined) else None
@@ -70,7 +70,7 @@ def private_html(one: PrivateExplanation, lines: list[str]) -> str:
 
 
 def _half_widths(one: Any) -> np.ndarray | None:
-    """[N, P] or [N, P, K] at 95 %; None where there are no errors, or none is known."""
+    """Half-widths [N, P] or [N, P, K] at 95 %; None without errors, or if none are known."""
     bounds = getattr(one, "bounds", None)
     if bounds is not None:
         return np.broadcast_to(bounds.reshape(-1, *[1] * (one.values.ndim - 1)), one.values.shape)
@@ -78,16 +78,16 @@ def _half_widths(one: Any) -> np.ndarray | None:
 
 
 def _level(one: Any) -> float | None:
-    """Of the half-widths: the bounds of amortised values have their own. None: it is not said."""
+    """Confidence level of the half-widths; amortised values store their own. None if unknown."""
     bounded = getattr(one, "bounds", None) is not None
     return one.provenance.get("confidence") if bounded else LEVEL
 
 
 def _data_of(one: Explanation) -> Callable[[int], str] | None:
-    """What the instance's own input of a player was, as text."""
+    """A function that gives the instance's own input of a player, as text."""
     try:
         columns = one.player_data()
-    except InputError:  # of columns that do not fit the data; the values stand for themselves
+    except InputError:  # columns do not fit the data; only the values are shown
         return None
     if all(column is None for column in columns):
         return None
@@ -117,9 +117,9 @@ def _ranked(
     own: Callable[[int], str] | None = None,
     level: float | None = LEVEL,
 ) -> str:
-    """The table of the largest: of values [N, P] or [N, P, K], half-widths like them at a level.
+    """The table of the largest values [N, P] or [N, P, K], with half-widths at a level.
 
-    among: positions that may be shown, or None; own: of one instance, what a player's input was.
+    among: positions that may be shown, or None; own: for one instance, a player's input.
     """
     N = len(values)
     told = finite_instances(values)
@@ -155,7 +155,7 @@ def _ranked(
 
 
 def _median(half: np.ndarray) -> np.ndarray:
-    """Over the instances; NaN where no error is known of any."""
+    """The median over the instances; NaN if no error is known."""
     known = np.where(np.isfinite(half), half, np.nan)
     lacking = np.isnan(known).all(axis=0)
     return np.where(lacking, np.nan, np.nanmedian(np.where(lacking, 0.0, known), axis=0))
@@ -182,14 +182,14 @@ def _interval(value: Any, error: Any, signed: bool) -> str:
         if np.isnan(error):
             return "unknown"
         return f"{value - error:.4g} to {value + error:.4g}" if error else "exact"
-    worst = float(np.max(error))  # of several outputs the widest; NaN stays NaN
+    worst = float(np.max(error))  # the widest of several outputs; NaN stays NaN
     return "unknown" if np.isnan(worst) else f"{worst:.2g}"
 
 
 def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator[str]:
-    """One bar each on one axis, which holds 0, all values and all known intervals.
+    """Yields one bar each on one axis, which contains 0, all values and all known intervals.
 
-    Coloured by the sign; where they are sizes, grey.
+    Bars are coloured by sign, or grey if they are sizes.
     """
     wide = np.zeros(len(values)) if half is None else np.nan_to_num(half, posinf=0.0)
     low = min(0.0, float((values - wide).min(initial=0.0)))
@@ -203,15 +203,15 @@ def _bars(values: np.ndarray, half: np.ndarray | None, signed: bool) -> Iterator
         yield html.bar([(zero, end, colour)], zero, ends)
 
 
-SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that it writes out
-WHOLE = 1 << 20  # characters of a condition where nothing is to be cut
+SHOWN, CONDITIONS = 10, 8  # rules of a card, and conditions of each that are written out
+WHOLE = 1 << 20  # characters of a condition if nothing is to be cut
 
 
 def rule_html(rule: Any, most: int = WHOLE) -> str:
-    """The sentence with its conditions in bold, and under it a bar a number.
+    """The sentence with its conditions in bold, and below it one bar per number.
 
-    most: characters of a condition, and of the rule's other texts; `CONDITIONS` of them are
-    written out where that is less than `WHOLE`.
+    most: characters of a condition, and of the rule's other texts; if it is less than `WHOLE`, only
+        `CONDITIONS` conditions are written out.
     """
     written = rule.rule if most == WHOLE else rule.rule[:CONDITIONS]
     conditions = " AND ".join(f"<b>{html.text(one, most)}</b>" for one in written) or "TRUE"
@@ -236,7 +236,7 @@ def rule_html(rule: Any, most: int = WHOLE) -> str:
 
 
 def rules_html(rules: Iterable[Any]) -> str:
-    """All rules, one under the other, with the number of its instance."""
+    """All rules, one below the other, each with the number of its instance."""
     return f'<div style="max-width:60em">{"".join(_entries(rules, WHOLE))}</div>'
 
 

@@ -1,4 +1,4 @@
-"""`Rule` and `Rules`: what Anchors finds; frozen, without the model, the data or the space.
+"""`Rule` and `Rules`: the results of Anchors; frozen, without the model, the data or the space.
 
 Letters: N instances, M rows, F columns.
 """
@@ -36,38 +36,39 @@ from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import checked_labels, texts_of
 from xaijax.tables.rows import rows_of
 
-AS_IT_IS = ("as it is",)  # in place of categories: a player of a sampler without bins
+AS_IT_IS = ("as it is",)  # in place of categories, for a player of a sampler without bins
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """IF these conditions THEN the model predicts this, and how often that was found to be so.
+    """Says: IF these conditions THEN the model predicts this, and how often this was found to hold.
 
     `AnchorExplainer` makes it for one instance. `str(rule)` is the sentence.
 
     Attributes:
-        rule: list of str. The conditions in words, one a column; empty for the rule without any.
+        rule: list of str. The conditions in words, one per column; empty for the rule without any.
         predicates: list of the same conditions as tuples: (column, low, high), which means
-            low < value <= high; or (column, categories). column is a position. Of a sampler's
+            low < value <= high; or (column, categories). column is a position. For a sampler's
             players without bins: (player, ("as it is",)).
         prediction: the model's label for the instance, or its number if there is a `tolerance`.
         precision: float. Share of the rows of the perturbation space, drawn with the rule's columns
-            kept, that get the instance's prediction. With `confirm`: on the held-out rows.
-        precision_lower: float or None. Lower bound with chance 1 - delta; None: exact, unconfirmed.
-            Not accounted for: looks after each batch (those of `widen` are); the choice of the rule
-            (unconfirmed "table").
+            kept, that get the instance's prediction. With `confirm` it is measured on the held-out
+            rows.
+        precision_lower: float or None. Lower bound with probability 1 - delta; None: exact,
+            unconfirmed. The bound does not account for checks after each batch (those of `widen`
+            are accounted for), nor for the choice of the rule (unconfirmed "table").
         coverage: float or None. Weighted share of the data rows, or share of a sampler's draws,
-            that satisfy the rule. None: the space has none.
+            that satisfy the rule. None: the space has no coverage.
         accepted: bool. Whether the precision reached the threshold; see `AnchorExplainer.explain`.
-        samples: int. Rows of the space that were looked at for this instance, for all rules tried.
+        samples: int. Rows of the space that were evaluated for this instance, for all rules tried.
         search: "exact", "table", "kl-lucb" or "sar".
         std_error: float or None. Standard error of the precision. None: exact.
         target: str or None. Name of what is predicted, for the sentence.
-        tolerance: float or None. How far predictions of a regression may be apart.
-        note: str. What a reader must know of how the rule was tested, or "".
-        names: [F], of all columns, by which `applies` finds them in a frame.
-        single: bool. Whether the data were float32; then `applies` reads numbers as such too.
+        tolerance: float or None. The largest distance at which predictions of a regression agree.
+        note: str. What the user must know about how the rule was tested, or "".
+        names: [F], the names of all columns, by which `applies` finds them in a frame.
+        single: bool. Whether the data were float32; `applies` then reads numbers as float32 too.
 
     Example:
         >>> import numpy as np
@@ -101,7 +102,7 @@ class Rule:
         return tuple(p[0] for p in self.predicates)
 
     def applies(self, X: Rows) -> np.ndarray:
-        """Which rows satisfy the rule.
+        """Says which rows satisfy the rule.
 
         Args:
             X: rows [M, F], an array or a frame. A frame needs the rule's columns only.
@@ -110,9 +111,9 @@ class Rule:
             bool [M].
 
         Raises:
-            InputError: rows of another width, a frame without a column of the rule, or a rule about
-                players= (superpixels), of which other rows cannot be said to satisfy it.
-            InputTypeError: a column of texts, of which the rule says how large its numbers are.
+            InputError: rows have another width, a frame lacks a column of the rule, or the rule is
+                about players= (superpixels), which is not defined for other rows.
+            InputTypeError: a column is text, but the rule compares its numbers.
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
@@ -171,7 +172,7 @@ class Rule:
 
     @property
     def remarks(self) -> list[str]:
-        """What must be said beside the sentence: "not accepted", and `note`."""
+        """Remarks in addition to the sentence: "not accepted", and `note`."""
         return [one for one in ("" if self.accepted else "not accepted", self.note) if one]
 
     def _repr_html_(self) -> str:
@@ -183,7 +184,7 @@ class Rule:
         return f"Rule({self}; accepted={self.accepted}{sure}, {self.samples:,} samples)"
 
     def as_dict(self) -> dict[str, Any]:
-        """A dict of plain values, as `Rules.to_json` writes it; without `names`."""
+        """Returns a dict of plain values, as `Rules.to_json` writes it; without `names`."""
         told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "names"}
         predicates = [plain_predicate(one) for one in self.predicates]
         told |= {"rule": list(self.rule), "predicates": predicates}
@@ -215,15 +216,15 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class Rules(Sequence[Rule]):
-    """The rules of N instances, in their order: `rules[0]`, `len(rules)`, `for rule in rules`.
+    """Holds the rules of N instances, in order: `rules[0]`, `len(rules)`, `for rule in rules`.
 
     Attributes:
         rules: tuple of `Rule`, [N].
         feature_names: tuple of str, [F]. The data's columns, or a sampler's players.
         stats: mapping: "search", its "reason", "model_rows", "seconds", "seed", ...; see `pick`.
         provenance: mapping. The method, its settings and the versions of the libraries.
-        instance_index: pandas Index [N] or None. The index of the frame that was explained, where
-            it is not 0..N-1.
+        instance_index: pandas Index [N] or None. The index of the explained frame, if it is not
+            0..N-1.
 
     Example:
         >>> import numpy as np
@@ -258,11 +259,11 @@ class Rules(Sequence[Rule]):
     def __getitem__(
         self, key: int | np.integer | slice | Sequence[int] | np.ndarray
     ) -> Rule | Rules:
-        """A rule; of a slice, a list of positions or a bool mask: Rules.
+        """Returns a rule; for a slice, a list of positions or a bool mask: Rules.
 
         Raises:
-            InputError: a position out of range, or a mask of another length.
-            InputTypeError: a key of another type.
+            InputError: a position is out of range, or a mask has another length.
+            InputTypeError: a key has another type.
         """
         places, single = resolve(key, len(self), None, "instance")
         if single is not None:
@@ -271,7 +272,7 @@ class Rules(Sequence[Rule]):
 
     @property
     def instance_names(self) -> tuple[str, ...] | None:
-        """[N], the labels of `instance_index` as texts; None without it."""
+        """The labels of `instance_index` [N] as texts; None without it."""
         return None if self.instance_index is None else texts_of(self.instance_index)
 
     def _at(self, places: np.ndarray, **changes: Any) -> Rules:
@@ -293,8 +294,9 @@ class Rules(Sequence[Rule]):
         return f"{self._head()}{shown}{more}"
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame with one row per instance, and the index of the frame explained; needs
-        `pip install "xaijax[data]"`.
+        """Returns a pandas DataFrame with one row per instance, and the explained frame's index.
+
+        It needs `pip install "xaijax[data]"`.
         """
         pandas = require("pandas", "xaijax[data]")
         shown = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
@@ -306,14 +308,14 @@ class Rules(Sequence[Rule]):
         ]
         try:
             return pandas.DataFrame(lines, self.instance_index)
-        except UnicodeEncodeError:  # half of a character has no place among pyarrow's texts
+        except UnicodeEncodeError:  # pyarrow's texts cannot hold half of a character
             return pandas.DataFrame(lines, self.instance_index, dtype=object)
 
     def to_json(self) -> str:
-        """All rules as JSON text, which `Rules.from_json` reads.
+        """Returns all rules as JSON text, which `Rules.from_json` reads.
 
-        The labels of the instances are numbers, texts, truths, dates or durations there; others
-        are kept as texts.
+        The labels of the instances are numbers, texts, bools, dates or durations there; others are
+        kept as texts.
         """
         rules = [rule.as_dict() for rule in self.rules]
         facts = self.stats, self.provenance
@@ -321,38 +323,40 @@ class Rules(Sequence[Rule]):
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules in a text that `to_json` wrote; it may come from anyone.
+        """Returns the rules in a text that `to_json` wrote; it may come from anyone.
 
         Args:
             text: str, the JSON.
 
         Raises:
-            InputError: another text; the message names the field that does not fit.
+            InputError: it is another text; the message names the field that does not fit.
         """
         return _rules(*rules_json.read(text))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `to_json()` into the file `path`, or replace it, and return its `Path`."""
+        """Writes `to_json()` into the file `path`, replacing it if it exists, and returns its
+        `Path`.
+        """
         return write_atomically(path, lambda file: file.write(self.to_json().encode()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rules:
-        """The rules in a file that `save` wrote; it may come from anyone.
+        """Returns the rules in a file that `save` wrote; it may come from anyone.
 
         Args:
             path: str or os.PathLike, the name of the file.
 
         Raises:
             FileNotFoundError: there is no such file.
-            InputError: a file of something else, a damaged one, one of a newer version, or what is
-                no file (a folder, a pipe, a device). The message names the field.
+            InputError: the file holds something else, is damaged, is from a newer version, or is
+                not a regular file (a folder, a pipe, a device). The message names the field.
             InputTypeError: `path` is not a path.
         """
         source = file_to_read(path)
         return _rules(*rules_json.read(source.read_bytes(), source))
 
     def to_html(self) -> str:
-        """HTML of all rules that loads nothing: sentences, with bars under them."""
+        """Returns HTML of all rules that loads nothing: sentences, with bars below them."""
         return rules_html(self.rules)
 
     def _repr_html_(self) -> str:
@@ -364,21 +368,23 @@ class Rules(Sequence[Rule]):
         return f"Rules({len(self):,} instances, {search}{held:,} accepted)"
 
     def pick(self, k: int, X: Rows) -> Rules:
-        """A few accepted rules that together apply to many rows: submodular pick.
+        """Picks a few accepted rules that together apply to many rows: submodular pick.
 
-        Rules are chosen one after the other: the one that applies to most rows to which no chosen
-        rule applies yet, and of equal ones the first (Ribeiro, Singh and Guestrin 2018, section 5).
+        Rules are chosen one after the other. Each is the one that applies to most rows to which no
+        chosen rule applies yet, the first of equal ones (Ribeiro, Singh and Guestrin 2018, section
+        5).
 
         Args:
-            k: int, at least 1. The most rules to choose; fewer if no other rule adds a row.
-            X: rows [M, F], as of `Rule.applies`.
+            k: int, at least 1. The largest number of rules to choose; fewer if no other rule adds a
+                row.
+            X: rows [M, F], as for `Rule.applies`.
 
         Returns:
             `Rules` in the order of choice. `stats["covered"][i - 1]` is the share of X to which one
-            of the first i applies, `stats["picked"]` holds their positions in these rules.
+            of the first i applies; `stats["picked"]` holds their positions in these rules.
 
         Raises:
-            InputError, InputTypeError: k or X that is not accepted.
+            InputError, InputTypeError: k or X is not accepted.
         """
         k = checks.whole_number(k, "k")
         held = [i for i, rule in enumerate(self.rules) if rule.accepted]
@@ -405,13 +411,13 @@ def _rules(
     provenance: dict[str, Any],
     labels: Any,
 ) -> Rules:
-    """Of what `rules_json.read` gives."""
+    """The `Rules` from the result of `rules_json.read`."""
     own = tuple(Rule(names=names, **one) for one in rules)
     return Rules(own, names, stats, provenance, labels)
 
 
 def refuse_types(value: Any, name: str) -> Rules:
-    """Return `value`, or raise InputTypeError where it is no Rules."""
+    """Returns `value`, or raises InputTypeError if it is not Rules."""
     if not isinstance(value, Rules):
         raise InputTypeError(f"{name} must be Rules, from AnchorExplainer.explain, got {value!r}.")
     return value

@@ -1,8 +1,8 @@
-"""Whether two results answer one question: numbers that are put together must be of one amount.
+"""Checks whether two results answer one question: numbers shown together must be of one amount.
 
-`refuse_other_numbers` asks it of two explanations that are compared, judged or drawn together,
-`of_the_same` of interactions that are shown with an explanation. What one of the two does not know
-(a model on the host, interactions without data, an array) is not compared.
+`refuse_other_numbers` checks two explanations that are compared, judged or drawn together,
+`of_the_same` interactions that are shown with an explanation. What one of the two does not know (a
+model on the host, interactions without data, an array) is not compared.
 
 Letters: N instances, K outputs.
 """
@@ -28,7 +28,7 @@ from xaijax.results.interactions import Interactions
 from xaijax.tables.rows import rows_of
 
 Either = Explanation | Interactions
-# Compared apart, or another for interactions than for values.
+# Compared separately, or different for interactions and values.
 APART = ("selected_output", "method", "index_weights", "scheme")
 SAME = (
     "Say explainer.interactions(X) of the explainer, the rows X and the outputs that the "
@@ -39,13 +39,13 @@ SAME = (
 def refuse_other_numbers(
     a: Explanation, b: Explanation, called: tuple[str, str], paired: bool = False
 ) -> None:
-    """Raise InputError unless the values of two explanations are amounts of one thing.
+    """Raises InputError unless the values of two explanations are comparable.
 
-    They have the same quantity, link, output and class. Their rows, fits, backgrounds, estimators
-    and seeds may differ.
+    They must have the same quantity, link, output and class. Their rows, fits, backgrounds,
+    estimators and seeds may differ.
 
     called: the names of the two in a message; paired: whether instance i of the one is instance i
-    of the other, so that both must be of one output.
+        of the other, so that both must have the same output.
     """
     mine, other = amount_of(a.provenance, a.kind), amount_of(b.provenance, b.kind)
     refuse_other_amounts(mine, other, called)
@@ -54,9 +54,9 @@ def refuse_other_numbers(
 
 
 def shared_amount(a: Explanation, b: Explanation) -> dict[str, Any]:
-    """What the values of two explanations are amounts of, which `refuse_other_numbers` let pass.
+    """The quantity of two explanations' values that `refuse_other_numbers` accepted.
 
-    Their provenance's facts, and "selected_output" where they are of one output of several.
+    It holds facts of the provenance, and "selected_output" if they are of one output of several.
     """
     facts = {}
     for fact in (*AMOUNT, "column_of"):
@@ -71,9 +71,9 @@ def shared_amount(a: Explanation, b: Explanation) -> dict[str, Any]:
 
 
 def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
-    """The facts that say what values are amounts of, as far as they are known."""
+    """The facts that define what values are amounts of, as far as they are known."""
     facts = {fact: provenance[fact] for fact in AMOUNT if provenance.get(fact) is not None}
-    if _column(provenance) is not None:  # which of them is compared as an output
+    if _column(provenance) is not None:  # the column is compared as an output
         told = provenance.get("column_of")
         facts.pop("quantity_words", None)
         facts["quantity"] = told and told_output(told)
@@ -86,7 +86,7 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
 
 
 def _column(provenance: Mapping[str, Any]) -> str | None:
-    """The output that `as_model(output=...)` chose, by its class or its place."""
+    """The output that `as_model(output=...)` chose, by its class or its position."""
     told = provenance.get("quantity")
     return told if isinstance(told, str) and told.startswith("output ") else None
 
@@ -94,7 +94,7 @@ def _column(provenance: Mapping[str, Any]) -> str | None:
 def refuse_other_amounts(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
-    """Raise InputError if quantities or links differ; both arguments come from `amount_of`."""
+    """Raises InputError if quantities or links differ; both arguments come from `amount_of`."""
     for fact in why_not(mine, other, AMOUNT):
         a, b = called
         raise InputError(
@@ -106,7 +106,7 @@ def refuse_other_amounts(
 def refuse_other_functions(
     mine: Mapping[str, Any], other: Mapping[str, Any], called: tuple[str, str]
 ) -> None:
-    """Raise InputError for two functions that have one name, as far as both stats know them."""
+    """Raises InputError for two functions that have one name, as far as both stats know them."""
     for fact in why_not(functions_in(mine), functions_in(other)):
         raise InputError(
             f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so their "
@@ -117,7 +117,7 @@ def refuse_other_functions(
 def refuse_other_outputs(
     a: Explanation, b: Explanation, called: tuple[str, str], paired: bool
 ) -> None:
-    """Raise InputError where the numbers of two explanations are of different outputs."""
+    """Raises InputError if the numbers of two explanations belong to different outputs."""
     names = [one.output_names for one in (a, b)]
     if None not in names:
         known = [list(one or ()) for one in names]
@@ -150,18 +150,18 @@ def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str =
 
 
 def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
-    """The interactions of the output that the page draws, once they are known to belong to it.
+    """The interactions of the output that the page draws, after checking that they belong to it.
 
     Raises:
-        InputError: other players, outputs, instances, data, background or model; other facts in
-            the provenance.
+        InputError: the players, outputs, instances, data, background, model or facts of the
+            provenance differ.
     """
     if found.feature_names != explanation.feature_names:
         _refuse("players", found.feature_names, explanation.feature_names)
     if len(found) != len(explanation):
         _refuse("number of instances", len(found), len(explanation))
     found = _of_output(explanation, found)
-    # Where there are guests, data and columns are of the host's only.
+    # With guests, data and columns are those of the host only.
     one_has_guests = ("guests" in found.provenance) != ("guests" in explanation.provenance)
     apart = (*APART, "player_columns") if one_has_guests else APART
     compared = [fact for fact in QUESTION if fact not in apart]
@@ -174,13 +174,15 @@ def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
 
 
 def output_of(one: Either) -> str | None:
-    """The output that values [N, ..] are of, as a page names it; None: there is but one."""
+    """The output of values [N, ..], as a page names it; None: there is only one."""
     own = outputs_of(one)
     return counted_outputs(own) if own else None
 
 
 def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
-    """Of a model with several outputs: those of the explanation's, which is the last of several."""
+    """Returns, for a model with several outputs, those of the explanation's output, the last of
+    several.
+    """
     shown = explanation
     if explanation.output_names is not None:
         shown = explanation[:, :, -1]
@@ -202,7 +204,7 @@ def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
 
 
 def outputs_of(one: Either) -> tuple[str, ...] | None:
-    """Names of the output of each instance [N]; None: not known, or the model's only one."""
+    """Names of the output of each instance [N]; None: not known, or the model has only one."""
     if own := output_of_each(one.stats, len(one)):
         return own
     selected = one.provenance.get("selected_output")
@@ -210,11 +212,11 @@ def outputs_of(one: Either) -> tuple[str, ...] | None:
 
 
 def _one_output(one: Explanation) -> tuple[str, ...] | None:
-    """The same, also where the model's only output is a column that `as_model` chose."""
+    """The same, also if the model's only output is a column that `as_model` chose."""
     found, column = outputs_of(one), _column(one.provenance)
     if found is None and column is not None:
         found = (column,) * len(one)
-    # "yes" and "output yes" are one: the name of a column, and what a model says that chose it.
+    # "yes" and "output yes" are the same: the name of a column, and of a model that chose it.
     return found and tuple(name.removeprefix("output ") for name in found)
 
 
@@ -237,7 +239,7 @@ def _refuse_other_data(explanation: Explanation, found: Interactions) -> None:
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """bool [N]; numbers that one of them keeps with fewer digits are compared with as many."""
+    """Equality, bool [N]; numbers are compared with the digits of the less precise side."""
     if a.dtype.kind == b.dtype.kind == "f":
         narrow = min(a.dtype, b.dtype, key=lambda one: one.itemsize)
         a, b = a.astype(narrow), b.astype(narrow)
@@ -249,20 +251,20 @@ def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _alike(x: Any, y: Any) -> bool:
-    """Two entries of a column of objects; what is missing equals what is missing alone."""
+    """Whether two entries of a column of objects are equal; missing equals only missing."""
     try:
         return bool(x == y or (x != x and y != y))
-    except TypeError:  # of pandas.NA nothing is known, and the other is not it
+    except TypeError:  # pandas.NA compares with nothing, and the other is not NA
         return False
 
 
 def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
-    """Backgrounds and models, where both are known."""
+    """Raises if backgrounds or models differ, as far as both are known."""
     differ = why_not(explanation.fingerprint.digests(), found.fingerprint.digests())
     other = next((name.partition(" ")[0] for name in differ), None)
     if other == "rows":
         raise InputError(
-            "interactions: are beside other background rows, weights of them or functions than the "
+            "interactions: they have other background rows, weights or functions than the "
             f"explanation's values (stats['fingerprint']). {SAME}"
         )
     if other == "model":

@@ -1,4 +1,4 @@
-"""What `explanation[...]` means: keys of three named axes become positions."""
+"""The meaning of `explanation[...]`: keys of three named axes become positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AXES = ("instance", "player", "output")
 
 
 def split_key(key: Any, ndim: int) -> tuple[Any, ...]:
-    """One key per axis of values [N, P] or [N, P, K]; axes not named are taken whole."""
+    """One key per axis of values [N, P] or [N, P, K]; axes without a key are kept in full."""
     keys = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, part in enumerate(keys) if part is Ellipsis]
     if len(dots) > 1:
@@ -36,17 +36,18 @@ def split_key(key: Any, ndim: int) -> tuple[Any, ...]:
 def resolve(
     key: Any, size: int, names: Sequence[str] | None, axis: str
 ) -> tuple[Selection, int | None]:
-    """Positions on one axis, and the single position where `key` was an integer or a name.
+    """Positions on one axis, and the single position if `key` was an integer or a name.
 
     Args:
         key: integer, name, slice of integers, list of integers or names, or a bool mask [size].
         size: length of the axis.
-        names: [size], or None where the axis has no names.
+        names: [size], or None if the axis has no names.
         axis: "instance" | "player" | "output", for messages.
 
     Raises:
-        InputError: out of range, an unknown or ambiguous name, a mask of another length.
-        InputTypeError: a key of another type.
+        InputError: a position is out of range, a name is unknown or ambiguous, or a mask has
+            another length.
+        InputTypeError: a key has another type.
     """
     if isinstance(key, slice):
         try:

@@ -1,4 +1,4 @@
-"""Which sets of players a key of `interactions[..., set]` means, and how sets are kept.
+"""The sets of players that a key of `interactions[..., set]` means, and how sets are stored.
 
 Letters: P players, M sets.
 """
@@ -26,17 +26,17 @@ def all_of(P: int, order: int) -> Sets:
 
 
 def named(S: Sequence[str]) -> str:
-    """A set as one text."""
+    """The name of a set as one text."""
     return " & ".join(S)
 
 
 def checked(sets: Any, M: int, P: int) -> Sets:
-    """Sets as tuples of places; P = 0: the players are not known.
+    """Sets as tuples of positions; P = 0: the players are not known.
 
     Raises:
-        InputError: another number of sets than M, none, a place that there is not, a set whose
-            places do not ascend, or one that is there twice.
-        InputTypeError: a set that is no tuple of places.
+        InputError: there are not M sets, or none; a position does not exist; positions of a set do
+            not ascend; or a set occurs twice.
+        InputTypeError: a set is not a tuple of positions.
     """
     try:
         found = tuple(tuple(operator.index(place) for place in S) for S in sets)
@@ -60,7 +60,7 @@ def checked(sets: Any, M: int, P: int) -> Sets:
 def split(key: Any, ndim: int) -> list[Any]:
     """One key for each axis; a tuple inside is one set.
 
-    Raises InputError for more keys than axes.
+    It raises InputError for more keys than axes.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if Ellipsis in [one for one in keys if isinstance(one, type(Ellipsis))]:
@@ -73,9 +73,9 @@ def split(key: Any, ndim: int) -> list[Any]:
 
 
 def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
-    """Where the sets that a key means stand, in the order of the key.
+    """Positions of the sets that a key means, in the order of the key.
 
-    Raises InputError, InputTypeError for a key that means none.
+    It raises InputError or InputTypeError for a key that means none.
     """
     if isinstance(key, str | tuple | frozenset | set):
         found: Selection = np.array([_position(key, sets, names)])

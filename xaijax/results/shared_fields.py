@@ -1,4 +1,4 @@
-"""What results of N instances have in common, whatever their values are of: players or sets.
+"""Fields that results of N instances have in common, for values of players or of sets.
 
 Letters: N instances, P players, K outputs.
 """
@@ -21,13 +21,13 @@ from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.plain_frames import is_index
 from xaijax.tables.rows import joined_index, labels_of_rows, rows_of
 
-# Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be of outputs.
+# Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be outputs.
 PER_PLAYER = frozenset({"pool_std_errors"})
 PER_OUTPUT = frozenset({"completeness", "quantity", "pool_std_errors"})
 
 
 def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[str, Any]:
-    """The fields that results of values [N, ...] or [N, ..., K] have in common, checked and frozen.
+    """The fields common to results of values [N, ...] or [N, ..., K], checked and frozen.
 
     one: the result as it was given; features: the names of its P players, None: "player 0", ...
     """
@@ -69,8 +69,9 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
 
 
 def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
-    """(the index, the names) of N instances as they were given; names of another origin than the
-    index take its place.
+    """(the index, the names) of N instances as they were given.
+
+    If the names do not come from the index, they replace it.
     """
     if index is not None:
         if not is_index(index):
@@ -88,7 +89,7 @@ def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...]
 
 
 def texts_of(index: Any) -> tuple[str, ...]:
-    """The labels of a pandas Index as texts; those of several levels joined."""
+    """The labels of a pandas Index as texts; several levels are joined."""
     if index.nlevels == 1:
         return tuple(map(str, index))
     return tuple(", ".join(map(str, label)) for label in index)
@@ -114,8 +115,10 @@ def _column(index: Any, times: int) -> Any:
 
 
 def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
-    """(the index, the names) of the instances of all parts. Instances of a part without names have
-    their places in that part, as the rows of a frame with a default index do.
+    """(the index, the names) of the instances of all parts.
+
+    Instances of a part without names have their positions in that part, like the rows of a frame
+    with a default index.
     """
     if all(part.instance_names is None for part in parts):
         return None, None
@@ -132,8 +135,9 @@ def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def index_of_rows(one: Any, rows: Selection) -> Any:
-    """The index of some rows of a result. Rows of a frame with a default index keep their labels
-    in that frame, so that a join finds them.
+    """The index of some rows of a result.
+
+    Rows of a frame with a default index keep their labels in that frame, so that a join finds them.
     """
     if one.instance_index is not None:
         return one.instance_index[rows]
@@ -145,9 +149,9 @@ def index_of_rows(one: Any, rows: Selection) -> Any:
 def stats_of_rows(
     stats: Mapping[str, Any], N: int, rows: Selection, players: Selection | None = None
 ) -> dict[str, Any]:
-    """The stats of some of N instances: of what has an entry for each player, of some players.
+    """The stats of some of N instances; entries per player are cut to some players.
 
-    players: None where the values are not of players.
+    players: None if the values are not of players.
     """
     taken = {name: one[rows] if per_instance(one, N) else one for name, one in stats.items()}
     for name in PER_PLAYER & taken.keys() if players is not None else ():
@@ -207,9 +211,9 @@ def rebuilt(kind: Callable[..., Any], state: dict[str, Any]) -> Any:
 def select_output(
     key: Any, output_names: tuple[str, ...], changes: dict[str, Any], provenance: dict[str, Any]
 ) -> None:
-    """Cut the arrays of `changes`, those of its stats too, to the outputs that a key means.
+    """Cuts the arrays of `changes`, including its stats, to the outputs that a key means.
 
-    A single one drops their last axis, and its name goes into the provenance.
+    A single output drops their last axis, and its name goes into the provenance.
     """
     outputs, single = resolve(key, len(output_names), output_names, "output")
     chosen: Any = outputs if single is None else single
@@ -230,7 +234,7 @@ def select_output(
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that stays as it is: what would change it raises TypeError."""
+    """A dict that cannot be changed: all changes raise TypeError."""
 
     def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("this dict is frozen. Make a copy to change: dict(...).")
@@ -243,7 +247,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def frozen(value: Any) -> Any:
-    """Dicts and lists as what cannot be changed, however deep; anything else as it is."""
+    """Dicts and lists in frozen form, at any depth; anything else as it is."""
     if isinstance(value, Mapping):
         return FrozenDict({name: frozen(one) for name, one in value.items()})
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
@@ -256,7 +260,7 @@ def freeze_arrays(one: Any) -> None:
 
 
 def thawed(value: Any) -> Any:
-    """Dicts and lists again, of what `frozen` made."""
+    """Converts the result of `frozen` back to dicts and lists."""
     if isinstance(value, Mapping):
         return {name: thawed(one) for name, one in value.items()}
     return list(map(thawed, value)) if isinstance(value, tuple) else value
@@ -279,7 +283,7 @@ def values_of(one: Any, axis: str) -> np.ndarray:
 
 def read_only(value: Any) -> Any:
     """An array as a view that cannot be written; anything else as it is."""
-    # A view: the flag must not reach an array that the caller goes on using.
+    # A view: the flag must not affect an array that the caller goes on using.
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False
@@ -287,7 +291,7 @@ def read_only(value: Any) -> Any:
 
 
 def check_shape(name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse a shape that does not fit the values."""
+    """Raises for a shape that does not fit the values."""
     if got != expected:
         raise InputError(f"{name}: got shape {got}; the values need {expected}.")
 
@@ -309,7 +313,7 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
 
 
 def facts(name: str, given: Any) -> Mapping[str, Any]:
-    """A mapping whose keys are texts."""
+    """Checks and returns a mapping whose keys are texts."""
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InputTypeError(
             f"{name}: got {type(given).__name__} {given!r:.60}; pass a dict whose keys are texts."
@@ -328,7 +332,7 @@ def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
 
 
 def per_instance(value: Any, N: int) -> bool:
-    """Whether an entry of `stats` is one entry per instance."""
+    """Whether an entry of `stats` has one entry per instance."""
     return isinstance(value, np.ndarray) and value.ndim > 0 and len(value) == N
 
 
@@ -367,16 +371,16 @@ def take_rows(data: Any, rows: Selection) -> Any:
 def player_columns(
     data: Any, feature_names: Sequence[str], given: Sequence[Sequence[int]] | None
 ) -> list[int | None]:
-    """The column of `data` behind each player [P]; None for a united player or none known.
+    """The column of `data` of each player [P]; None for a united player, or if none is known.
 
     Args:
         data: array [N, *F], frame, or None.
         feature_names: the players [P].
-        given: `provenance["player_columns"]`, the column positions of each player, where present;
-            those of instances of rank above 1 count their entries in C order.
+        given: `provenance["player_columns"]`, the column positions of each player, if present; for
+            instances of rank above 1 they count entries in C order.
 
     Raises:
-        InputError: `given` has not an entry for each player, or names no columns of `data`.
+        InputError: `given` does not have an entry for each player, or names no columns of `data`.
     """
     if data is None:
         return [None] * len(feature_names)
@@ -395,10 +399,10 @@ def player_columns(
 
 
 def check_columns(given: Any, P: int, data: Any) -> None:
-    """Refuse a `provenance["player_columns"]` that does not fit P players or `data`, where known.
+    """Raises if `provenance["player_columns"]` does not fit P players, or `data` if known.
 
     Raises:
-        InputError: it does not.
+        InputError: it does not fit.
     """
     width = np.inf if data is None else rows_of(data).width
     try:
@@ -416,7 +420,7 @@ def check_columns(given: Any, P: int, data: Any) -> None:
 
 
 def as_numbers(values: np.ndarray) -> np.ndarray | None:
-    """float64 [N] where all entries are numbers (None counts as NaN), else None."""
+    """The entries as float64 [N] if all are numbers (None counts as NaN), else None."""
     if values.dtype.kind in "biuf" or (values.dtype.kind == "V" and values.dtype.names is None):
         return values.astype(np.float64)
     if values.dtype.kind != "O":
@@ -430,10 +434,10 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """The rows of all parts, arrays or frames of one library, one under the other.
+    """The rows of all parts, arrays or frames of one library, concatenated.
 
     Raises:
-        InputError: the parts are of different kinds, columns or instance shapes.
+        InputError: the parts have different kinds, columns or instance shapes.
     """
     if all(part is None for part in parts):
         return None

@@ -20,17 +20,17 @@ from xaijax.tables.rows import rows_of
 
 
 class Subsample:
-    """Rows drawn without replacement, by the operating system's randomness; `QII` takes it as data.
+    """Rows drawn without replacement by the operating system's randomness, as data for `QII`.
 
-    Made by `xaijax.privacy.subsample`. Which rows were drawn stays inside: the privacy that a
-    sample adds is that nobody knows it. It is neither saved nor copied; one released report uses it
-    up, in the process that drew it.
+    It is made by `xaijax.privacy.subsample`. It does not reveal which rows were drawn: a sample
+    adds privacy because nobody knows this. It is neither saved nor copied; one released report uses
+    it up, in the process that drew it.
     """
 
     def __init__(self, data: Any, places: np.ndarray, given: Any = None) -> None:
-        """places: int [M], in random order, of the rows of `data` [D] that were drawn.
+        """places: int [M], in random order: positions of the drawn rows of `data` [D].
 
-        given: what `data` was read from, where that is another object.
+        given: the object that `data` was read from, if it is another one.
         """
         self._data, self._places = data, places
         self.given = data if given is None else given
@@ -42,23 +42,23 @@ class Subsample:
 
     @property
     def rows(self) -> Any:
-        """The rows drawn [M, ...], of the kind that was given; one object, made once."""
+        """The drawn rows [M, ...], of the type that was given; one object, made once."""
         if self._rows is None:
             self._rows = take_rows(self._data, self._places)
         return self._rows
 
     @property
     def full(self) -> Any:
-        """The rows that were drawn from [D, ...]."""
+        """The full rows [D, ...] from which the sample was drawn."""
         return self._data
 
     @property
     def rate(self) -> float:
-        """M / D."""
+        """The share M / D of drawn rows."""
         return self.sample.rate
 
     def of_full(self, mask: np.ndarray) -> np.ndarray:
-        """The entries [M] of what stands for all rows [D]."""
+        """The entries [M] for the drawn rows, from those [D] for all rows."""
         return mask[self._places]
 
     def __repr__(self) -> str:
@@ -73,23 +73,23 @@ class Subsample:
 
 @public
 def subsample(data: Rows, rate: float) -> Subsample:
-    """Draw rows for a private release so that nobody knows which; `QII` takes them as data.
+    """Draws rows for a private release so that nobody knows which; `QII` takes them as data.
 
     round(rate D) of the D rows, at least one, are drawn without replacement by the operating
-    system's randomness. There is no seed, since a draw that is known would hide nobody.
+    system's randomness. There is no seed, since a known draw would hide nobody.
 
     A release of the M drawn rows then needs less noise than M rows alone would. Its epsilon holds
     for the full data, and the noise is that of M rows at ln(1 + (e^epsilon - 1) / rate). For
-    "group" and "disparity" the largest share drawn, of the members, the rest or all rows, takes the
-    place of rate. Each draw can be released once, in the process that made it.
+    "group" and "disparity" the largest drawn share, of the members, the rest or all rows, replaces
+    rate. Each draw can be released once, in the process that made it.
 
     Args:
         data: array [D, ...] or frame, with at least two rows.
         rate: float above 0 and at most 1.
 
     Returns:
-        The draw: `len` gives M, `rate` is M / D, `rows` the rows drawn and `full` the data. It is
-        neither copied nor stored.
+        The draw: `len` is M, `rate` is M / D, `rows` are the drawn rows and `full` is the data. It
+        can be neither copied nor stored.
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted.
@@ -116,7 +116,7 @@ def subsample(data: Rows, rate: float) -> Subsample:
     if len(rows) < 2:
         raise InputError(f"data has {len(rows)} rows; at least 2 are needed to draw from.")
     count = max(1, round(float(rate) * len(rows)))
-    # In the random order of the draw: sorted, a record that is replaced by another one of the draw
-    # would move all rows between them to another place in the model's batches.
+    # In the random order of the draw: if sorted, a record that is replaced by another one of the
+    # draw would move all rows between them to other positions in the model's batches.
     drawn = secrets.SystemRandom().sample(range(len(rows)), count)
     return Subsample(rows, np.array(drawn), data)

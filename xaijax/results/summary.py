@@ -1,4 +1,4 @@
-"""What an Explanation says of itself in a few lines."""
+"""Describes an Explanation in a few lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ranking(size: np.ndarray) -> np.ndarray:
 
 
 def how_sure(explained: Explanation) -> str:
-    """Exact, or sampled with the largest standard error, or why there is none."""
+    """Says exact, or sampled with the largest standard error, or why there is none."""
     if explained.bounds is not None:
         return _bounded(explained, explained.bounds)
     errors = explained.std_errors
@@ -51,7 +51,7 @@ def how_sure(explained: Explanation) -> str:
 
 
 def _bounded(explained: Explanation, bounds: np.ndarray) -> str:
-    """Of values with a bound for each row."""
+    """The text for values with a bound for each row."""
     exact = int((bounds == 0).sum())
     found = bounds[np.isfinite(bounds) & (bounds > 0)]
     told = "no bounds"
@@ -64,7 +64,7 @@ def _bounded(explained: Explanation, bounds: np.ndarray) -> str:
 
 
 def sure_of(explained: Explanation | Interactions) -> str:
-    """The same where no bootstrap is known."""
+    """The same without a bootstrap."""
     errors, N = explained.std_errors, len(explained.values)
     answered = finite_instances(explained.values)
     untold = ""
@@ -77,7 +77,7 @@ def sure_of(explained: Explanation | Interactions) -> str:
     text = "sampled"
     exact_rows, drawn = explained.stats.get("exact_rows"), answered
     if isinstance(exact_rows, np.ndarray) and exact_rows.any():
-        drawn = answered & ~exact_rows  # the 0 of an exact instance is no error of a sampled one
+        drawn = answered & ~exact_rows  # an exact instance's 0 is not an error of a sampled one
         text += f" ({int(exact_rows.sum()):,} of {N:,} instances exact)"
     largest, missing = [], []
     for of, part in _parts(explained, errors[drawn]):
@@ -94,7 +94,7 @@ def sure_of(explained: Explanation | Interactions) -> str:
 
 
 def _without_errors(explained: Explanation | Interactions) -> str:
-    """Why there are no standard errors, and what there is in their place."""
+    """Says why there are no standard errors, and what there is instead."""
     apart = explained.stats.get("completeness")
     if not isinstance(apart, np.ndarray) or not np.isfinite(apart).any():
         return "without standard errors"
@@ -102,14 +102,14 @@ def _without_errors(explained: Explanation | Interactions) -> str:
 
 
 def finite_instances(values: np.ndarray) -> np.ndarray:
-    """Whose values are all finite, bool [N]; a model may pass on that it has no answer."""
+    """Instances whose values are all finite, bool [N]; a model may have no answer for some."""
     return np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
 
 
 def _parts(
     explained: Explanation | Interactions, errors: np.ndarray
 ) -> list[tuple[str, np.ndarray]]:
-    """("of whom", their errors); players and larger sets apart where not all are known."""
+    """("of whom", their errors); players and larger sets separately if not all are known."""
     sizes = np.array([len(S) for S in getattr(explained, "sets", ())])
     if not np.isnan(errors).any() or len(np.unique(sizes > 1)) < 2:
         return [("", errors)]
@@ -118,7 +118,7 @@ def _parts(
 
 
 def headline(explained: Explanation) -> str:
-    """The method, the index, and how many instances, players and outputs."""
+    """The method, the index, and the numbers of instances, players and outputs."""
     values = explained.values
     axes = ["instances", "players", "outputs"][: values.ndim]
     shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
@@ -139,7 +139,7 @@ def describe(explained: Explanation) -> str:
     values = explained.values
     lines = [headline(explained), f"  {how_sure(explained)}"]
     if explained.present is not None and len(values):
-        # One number is another player in each instance, so that a mean over them says nothing.
+        # One number is a different player in each instance, so a mean over them is meaningless.
         counts = explained.present.sum(axis=1)
         lines.append(f"  players of each instance: {counts.min():,} to {counts.max():,}")
     elif finite_instances(values).any():
@@ -157,12 +157,12 @@ def describe(explained: Explanation) -> str:
 
 
 def shown_stats(explained: Explanation | Interactions) -> list[str]:
-    """What the run did, in one line at most."""
+    """Summary of the run, in at most one line."""
     shown = [
         _format(form, explained.stats[key])
         for key, form in SHOWN_STATS.items()
         if explained.stats.get(key) is not None
-        and not (key == "compile_seconds" and explained.stats[key] == 0)  # what was counted is none
+        and not (key == "compile_seconds" and explained.stats[key] == 0)  # nothing was compiled
     ]
     return ["  " + ", ".join(shown)] if shown else []
 
@@ -179,12 +179,12 @@ def _missing_reason(explained: Explanation | Interactions, of: str) -> str:
         "leverage": f"fewer than P + 20 = {P + 20} complementary pairs; raise budget",
     }
     if of == "of players " and estimator in ("pairs", "unbiased-pairs"):
-        estimator = "kernel"  # which gives them
+        estimator = "kernel"  # which has them
     return reasons.get(estimator, "the budget leaves no degree of freedom; raise budget")
 
 
 def _format(form: str, value: object) -> str:
     try:
         return form.format(value)
-    except (TypeError, ValueError):  # merged parts may hold a list where one run holds a number
+    except (TypeError, ValueError):  # merged parts may hold a list in place of a number
         return form.partition("{")[0] + str(value) + form.partition("}")[2]

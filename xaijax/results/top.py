@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
 
 SHOWN = 6  # instances in the repr
-ROUNDINGS = 16  # of the largest answer, that equal values may be apart
+ROUNDINGS = 16  # roundings of the largest answer by which equal values may differ
 
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
 class TopK:
-    """The k players of the largest |value| of each instance; `explanation.top(k)` makes it.
+    """Holds the k players of the largest |value| of each instance; made by `explanation.top(k)`.
 
-    A player is certain if it is among the k largest, and has its sign, with the `confidence` that
+    A player is certain if it is among the k largest, and has its sign, with a `confidence` that
     holds for all players and outputs of an instance together.
 
     Attributes:
-        k: int. How many players.
-        confidence: float. The chance that nothing is wrong of what is called certain of an
-            instance.
-        players: int64 [N, k], or [N, k, K] of K outputs. Positions, the largest |value| first.
-        values, half_widths: float64, shaped like `players`. The values, and how far they may be off
-            with that confidence, all of an instance together; NaN where that is not known.
+        k: int. The number of players.
+        confidence: float. Probability that all claims made about one instance are correct.
+        players: int64 [N, k], or [N, k, K] for K outputs. Positions, the largest |value| first.
+        values, half_widths: float64, shaped like `players`. The values, and their simultaneous
+            error bounds at that confidence, for all values of an instance together; NaN if unknown.
         certain: bool, shaped like `players`.
-        holds: str. By what sampled values hold. "one look": intervals from the standard errors, for
-            draws whose number was fixed beforehand. "asymptotic", "bounded" or "checks": however
-            often was looked (docs/certain_top.md). "unknown": draws ended by a rule, and nothing is
-            kept of it; no sampled value is certain. "rounding": all values are exact.
+        holds: str. The bound for sampled values. "one look": intervals from the standard errors,
+            for draws whose number was fixed beforehand. "asymptotic", "bounded" or "checks": bounds
+            that hold however often they were checked (docs/certain_top.md). "unknown": a rule ended
+            the draws, but it was not recorded; no sampled value is certain. "rounding": all values
+            are exact.
         names: tuple of str [P]. Names of the players.
         instance_names, output_names: tuples of str, or None.
         instance_index: pandas Index [N] or None, like that of `Explanation`.
@@ -102,10 +102,10 @@ class TopK:
         return "\n".join(lines)
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame, one row for each instance, output and place among the k.
+        """Returns a pandas DataFrame, one row for each instance, output and rank among the k.
 
-        Needs `pip install "xaijax[data]"`. The columns are instance, output (with K outputs only),
-        rank from 1, player, value, half_width and certain.
+        It needs `pip install "xaijax[data]"`. The columns are instance, output (with K outputs
+        only), rank from 1, player, value, half_width and certain.
         """
         N, k = self.players.shape[:2]
         K = len(self.output_names or (None,))
@@ -132,7 +132,7 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
     half, holds = half_widths_together(explained, confidence)
     size = np.abs(values)
     players = np.argsort(-size, axis=1, kind="stable")[:, :k]
-    # Of what is not known nothing is excluded.
+    # An unknown value excludes nothing.
     low = np.where(np.isnan(half), -np.inf, size - half)
     high = np.where(np.isnan(half), np.inf, size + half)
     # At most k players may be as large, itself among them.
@@ -141,7 +141,7 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
     certain = own > np.maximum(next_one, 0.0)
     recorded = _recorded(explained, k, confidence)
     if recorded is not None and holds != "rounding":
-        # Alone: two procedures together would miss twice as often.
+        # Used alone: two procedures together would err twice as often.
         certain = np.broadcast_to(
             recorded.reshape((N,) + (1,) * (values.ndim - 1)), certain.shape
         ).copy()
@@ -161,7 +161,7 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
 
 
 def checked_k(k: Any, P: int) -> int:
-    """A number of players from 1 to P; raises InputError or InputTypeError for another."""
+    """Checks a number of players from 1 to P; raises InputError or InputTypeError otherwise."""
     k = whole_number(k, "k")
     if k > P:
         raise InputError(f"k: got {k:,}, but there are {P:,} players. Pass a number up to {P:,}.")
@@ -169,8 +169,10 @@ def checked_k(k: Any, P: int) -> int:
 
 
 def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.ndarray, str]:
-    """Half-widths that hold for all values of an instance together, shaped like the values, and by
-    what they hold: a share of the chance for each value (Bonferroni), and what rounding may do.
+    """(half-widths that hold for all values of an instance together, their bound).
+
+    They are shaped like the values. Each value gets a share of the error probability (Bonferroni),
+    and rounding is added.
     """
     values, stats = explained.values, explained.stats
     N, each = len(values), int(np.prod(values.shape[1:]))
@@ -185,14 +187,15 @@ def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.
     bound, pairs = _one(stats.get("bound")), stats.get("pairs")
     holds = "one look" if bound is None else str(bound)
     if explained.provenance.get("stop") is not None or bound == "bounded":
-        # Of proved bounds only the run knows more than what it recorded.
+        # For proved bounds the run knew more than what it recorded.
         holds = holds if bound == "bounded" else "unknown"
         quantile = np.where(exact, 0.0, np.nan)
     elif bound == "asymptotic":
         if not _of_each(pairs, N):
             holds, quantile = "unknown", np.where(exact, 0.0, np.nan)
         else:
-            # Some players may have been asked in all pairs, and others in fewer: the wider of both.
+            # Some players may have been sampled in all pairs, others in fewer: use the wider of
+            # both.
             whole = stats.get("whole_pairs")
             both = (pairs, whole) if _of_each(whole, N) else (pairs,)
             quantile = np.max([_sequence(np.where(exact, 0, one), missed) for one in both], axis=0)
@@ -208,7 +211,7 @@ def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.
 
 
 def _sequence(counts: np.ndarray, missed: float) -> np.ndarray:
-    """Standard errors of a bound at every look, for so many pairs int [N]; 0 of none."""
+    """Standard errors of a bound at every check, for these numbers of pairs int [N]; 0 for none."""
     distinct, place = np.unique(counts, return_inverse=True)
     most = np.finfo(float).max
     found = [min(time_uniform_quantile(int(c), missed), most) if c else 0 for c in distinct]
@@ -216,24 +219,26 @@ def _sequence(counts: np.ndarray, missed: float) -> np.ndarray:
 
 
 def _recorded(explained: Explanation, k: int, confidence: float) -> np.ndarray | None:
-    """Of which instances the run itself found the k largest certain, bool [N]; None: it was not
-    asked, at this confidence or a larger one.
+    """The instances whose k largest the run itself found certain, bool [N].
+
+    None: it was not requested, at this confidence or a larger one.
     """
     stats, (N, P) = explained.stats, explained.values.shape[:2]
     known = _one(stats.get("confidence"))
     found = stats.get("certain")
     same = _one(stats.get("top")) == k and isinstance(known, float) and known >= confidence
-    # A part of the players has other largest ones.
+    # A selection of the players has other largest ones.
     if not (same and _of_each(found, N) and explained.provenance.get("players") == P):
         return None
     return np.asarray(found, bool)
 
 
 def _resolution(explained: Explanation, exact: np.ndarray) -> np.ndarray:
-    """What rounding may have done to a value, float64 [N].
+    """Bound on the rounding error of a value, float64 [N].
 
-    Where it is exact and the sum's bound is known, that: the sum's is larger than a value's. Else
-    some units of the last digit of what the values are differences of.
+    If the value is exact and the sum's bound is known, it is that bound, which is larger than a
+    value's. Otherwise it is some units of the last digit of the numbers whose differences are the
+    values.
     """
     values = explained.values.reshape(len(explained.values), -1)
     base = np.abs(explained.base_values).reshape(len(values), -1).max(axis=1, initial=0.0)
@@ -251,7 +256,7 @@ def _of_each(value: Any, N: int) -> bool:
 
 
 def _one(value: Any) -> Any:
-    """What all parts of a merged result say, exact ones left aside; a list where they differ."""
+    """The entry of all parts of a merged result, ignoring exact ones; a tuple if they differ."""
     if not isinstance(value, list | tuple):
         return value
     said = {one for one in value if one not in (None, "rounding")}

@@ -1,8 +1,8 @@
-"""What a QII report may say of its numbers, in plain words, by its public facts.
+"""Words the statements of a QII report about its numbers, from its public facts.
 
 Each sentence holds for the quantity, the intervention, the difference and the index that were used:
 only Shapley values add up to the difference, only "subtract" has a direction, and Deegan-Packel has
-neither a direction nor an amount. What holds of an index is told by `named`, here also for plots,
+neither a direction nor an amount. `named` has the properties of an index, here also for plots,
 reports and privacy.
 """
 
@@ -36,7 +36,7 @@ def _difference(explanation: Explanation | PrivateExplanation) -> str:
 
 
 def words(explanation: Explanation) -> list[str]:
-    """What the quantity, the intervention, the difference and the index were, a sentence each."""
+    """Describes the quantity, the intervention, the difference and the index, a sentence each."""
     facts = explanation.provenance
     found = [
         f"What was measured: {measured(facts, len(explanation))}.",
@@ -51,7 +51,7 @@ def words(explanation: Explanation) -> list[str]:
 
 
 def measured(facts: Mapping[str, Any], people: int = 1) -> str:
-    """The quantity of interest of a person, of the outcome that was taken."""
+    """The quantity of interest of a person, for the chosen outcome."""
     who = "this person" if people == 1 else "each of the two people"
     quantity, outcome = facts.get("quantity"), facts.get("outcome")
     positive = facts.get("positive")
@@ -73,7 +73,7 @@ def measured(facts: Mapping[str, Any], people: int = 1) -> str:
 
 
 def changed(facts: Mapping[str, Any], kind: str) -> str:
-    """The intervention: by what inputs were replaced, and which of them together."""
+    """The intervention: what replaced the inputs, and which of them together."""
     alone = named(kind).alone
     start = "each input was replaced by itself, by that of" if alone else (
         "inputs were replaced by those of"
@@ -121,7 +121,7 @@ def _index(explanation: Explanation) -> str:
 
 
 def _crosses(facts: Mapping[str, Any]) -> str:
-    """What a winning set does."""
+    """The effect of a winning set."""
     threshold = facts.get("threshold")
     by = "by 1" if threshold is None else f"by at least {threshold:g}"
     if facts.get("difference") != "subtract":
@@ -132,7 +132,7 @@ def _crosses(facts: Mapping[str, Any]) -> str:
 
 
 def effect(explanation: Explanation, value: float) -> str:
-    """What one input does, after its name."""
+    """The effect of one input, to follow its name."""
     size, index = f"{abs(value):.3g}", named(explanation.kind)
     if index.simple:
         return f"has an index of {size}"
@@ -149,17 +149,17 @@ def effect(explanation: Explanation, value: float) -> str:
 
 
 def nothing(explanation: Explanation) -> str:
-    """What to say where all values are 0."""
+    """The sentence for values that are all 0."""
     if named(explanation.kind).simple:
         return "No set of inputs does that."
     return "No input has any influence." if explanation.exact else "No draw showed any influence."
 
 
 def ends(explanation: Explanation, quantity: float | None, base: float, total: Any) -> str | None:
-    """What stands at both ends of the influences of one person; None where it is not known.
+    """The answers at both ends of the influences of one person; None if they are not known.
 
     quantity: with nothing replaced; base: with all inputs replaced, 0 for distances; total: the
-    distance between the two, where it is known.
+    distance between the two, if it is known.
     """
     facts = explanation.provenance
     if named(explanation.kind).simple:
@@ -182,7 +182,7 @@ def ends(explanation: Explanation, quantity: float | None, base: float, total: A
 
 
 def to_the_right(explanation: Explanation) -> str:
-    """How to read the bars."""
+    """The explanation of how to read the bars."""
     if named(explanation.kind).simple:
         return "The longer the bar, the larger the input's part."
     if is_distance(explanation):

@@ -1,13 +1,13 @@
 """Sweeps: many rows explained part by part, in a directory that is never lost.
 
-A part is a range of rows and the file of their explanation. A recipe of the explainer and a range
-travel; the rows are read where they are explained; files, and not messages, say what is done.
+A part is a range of rows and the file of their explanation. Workers get a recipe of the explainer
+and a range; the rows are read where they are explained; files, not messages, say what is done.
 
 Reading order:
 
     operators   `batches`: an explainer for the batches of Spark, Ray Data, Dask, pandas, polars
     sweep       `sweep`: arguments, the question, parts that are missing, the driver
-    driver      parts go out, receipts come back, what is lost goes out again
+    driver      submits parts, collects receipts, submits lost parts again
     engines/    where parts run: here, processes, a Dask Client, Ray, other executors, shards
     run         `Run` and `open_run`: what a directory holds
     exports     a run as a Parquet file or a zarr group

@@ -1,6 +1,6 @@
-"""A run directory: what is asked (manifest.json), and a file for each part: the truth.
+"""A run directory: the question (manifest.json), and a file for each part, which is the truth.
 
-Parts are replaced whole, by a new name that is moved over the old one, and never appended to.
+Parts are replaced completely, by a new name that is moved over the old one, and never appended to.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from xaijax.results.rules import Rules
 FORMAT, SCHEMA = "xaijax.Run", 1
 LABELS_FORMAT = "xaijax.Instances"
 MANIFEST, LOCK, DISTINCT = "manifest.json", "driver.lock", "distinct.npz"
-LABELS = "instances.npz"  # the index of the frame that is explained
-WRITING = ".writing.lock"  # held by who writes a part, so that a new driver waits for it
-RULES = "xaijax.Rules"  # what a part of rules says it holds
-PART = "part"  # in the stats of a part: what is of it alone, and goes when parts are joined
+LABELS = "instances.npz"  # the index of the explained frame
+WRITING = ".writing.lock"  # locked while a part is written, so that a new driver waits
+RULES = "xaijax.Rules"  # the format of a part that holds rules
+PART = "part"  # in the stats of a part: facts of this part, dropped when parts are joined
 
 
 def _rules(fields: Mapping[str, Any]) -> Rules:
-    found = Rules.from_json(fields["rules"])  # whose own stats hold no more than numbers and texts
+    found = Rules.from_json(fields["rules"])  # its own stats hold only numbers and texts
     return replace(found, stats={**found.stats, PART: json.loads(fields.get(PART, "{}"))})
 
 
@@ -46,7 +46,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
 
 
 def cut_of(manifest: Mapping[str, Any]) -> Cut:
-    """Which rows each part holds; raises ValueError, TypeError for what is none."""
+    """The rows of each part; raises ValueError or TypeError if the manifest has none."""
     rows, each = manifest["distinct"], manifest["rows_per_part"]
     given = manifest.get("ranges")
     return Cut.of_size(each, rows) if given is None else Cut.read(given, rows)
@@ -60,12 +60,12 @@ class RunDirectory:
 
     @classmethod
     def made(cls, out: Any) -> RunDirectory:
-        """The folder `out`, made where there is none; raises InputError for one of other files."""
+        """The folder `out`, created if needed; raises InputError if it holds other files."""
         path = as_path(out, "out")
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
-            own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not come to its manifest
+            own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
             others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
             if others:
                 raise InputError(
@@ -77,7 +77,7 @@ class RunDirectory:
 
     @property
     def manifest(self) -> dict[str, Any] | None:
-        """What is asked, as JSON; None: nothing yet. Raises InputError for what is no manifest."""
+        """The question as JSON; None: nothing yet. It raises InputError if it is no manifest."""
         try:
             text = (self.path / MANIFEST).read_bytes()
         except FileNotFoundError:
@@ -98,26 +98,27 @@ class RunDirectory:
         return found
 
     def write_labels(self, index: Any) -> None:
-        """Keep the index of all rows, where they have one and it is not there yet."""
+        """Keeps the index of all rows, if they have one and it is not there yet."""
         if index is not None and not (self.path / LABELS).exists():
             npz.write(self.path / LABELS, {"index": index}, LABELS_FORMAT)
 
     @property
     def labels(self) -> Any:
-        """The index of all rows; None: they are only counted."""
+        """The index of all rows; None: rows are only counted."""
         if "index" not in (self.manifest or {}).get("question", {}).get("rows", {}):
             return None
         return npz.read(self.path / LABELS, {LABELS_FORMAT: lambda fields: fields["index"]})
 
     @property
     def run_id(self) -> str | None:
-        """What tells this run from any other that was in the directory; None: no run."""
+        """The id that distinguishes this run from others in the directory; None: no run."""
         return (self.manifest or {}).get("id")
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Write it whole, unless another shard's driver was first; it stays as long as the run.
+        """Writes the manifest completely, unless another shard's driver was first.
 
-        Drivers of one run may begin together and plan other tiles: the first one's is that of all.
+        It stays as long as the run. Drivers of one run may begin together and plan different tiles:
+        the first driver's manifest is valid for all.
         """
         head = {"format": FORMAT, "schema": SCHEMA, "id": uuid.uuid4().hex}
         text = json.dumps({**head, **content}, indent=1).encode()
@@ -137,9 +138,10 @@ class RunDirectory:
         return self.path / f"part-{number:06d}.npz"
 
     def write(self, number: int, answer: Explanation | Rules, term: Term | None = None) -> None:
-        """Write a part whole: a file of `Explanation.save`, or one that holds `Rules.to_json`.
+        """Writes a part completely: a file of `Explanation.save`, or one that holds
+        `Rules.to_json`.
 
-        Raises InputError if a driver other than that of `term` has started since.
+        It raises InputError if a driver other than that of `term` has started since.
         """
         with self._writing(term):
             if isinstance(answer, Rules):
@@ -149,14 +151,16 @@ class RunDirectory:
                 answer.save(self.part(number))
 
     def read(self, number: int) -> Explanation | Rules:
-        """What a part holds; raises OSError, InputError."""
+        """The content of a part; raises OSError or InputError."""
         return npz.read(self.part(number), MAKERS)
 
     def wrong(self, number: int, first: int, last: int) -> str | None:
-        """Why a part does not count: "" where there is none, else what is wrong; None: it is valid.
+        """The reason why a part does not count: "" if it is missing, else what is wrong; None if it
+        is valid.
 
-        Valid is what can be read whole (each member has a CRC), holds the rows first to last - 1,
-        and was made for this run: a worker that was given up may end when another run is here.
+        A part is valid if it can be read completely (each member has a CRC), holds the rows first
+        to last - 1, and was made for this run. A worker that was given up may finish when another
+        run is here.
         """
         try:
             found = self.read(number)
@@ -170,13 +174,13 @@ class RunDirectory:
         return None if said.get("run") == self.run_id else "it was made for another run"
 
     def set_aside(self, number: int) -> Path:
-        """Give a bad part another name, under which it is never read."""
+        """Renames a bad part, so that it is never read."""
         aside = self.path / f"aside-{number:06d}-{time.time_ns()}.npz"
         os.replace(self.part(number), aside)
         return aside
 
     def write_failed(self, failed: Mapping[int, str], whose: str = "") -> None:
-        """Keep why parts failed; none: nothing is kept."""
+        """Keeps why parts failed; without failures, the file is removed."""
         path = self.path / f"failed{whose}.json"
         if failed:
             text = json.dumps({str(number): said for number, said in failed.items()}, indent=1)
@@ -186,7 +190,9 @@ class RunDirectory:
 
     @property
     def failed(self) -> dict[int, str]:
-        """Why parts failed, of all drivers; a part that was answered since may be among them."""
+        """Reasons why parts failed, for all drivers; a part that was answered since may be
+        included.
+        """
         found: dict[int, str] = {}
         for path in sorted(self.path.glob("failed*.json")):
             with contextlib.suppress(OSError, ValueError):
@@ -195,18 +201,19 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def driven(self, whose: str = "") -> Iterator[Term]:
-        """Be the one driver of the directory; with `whose`, the one of that shard.
+        """Makes this driver the only one of the directory; with `whose`, the only one of that
+        shard.
 
-        Raises InputError if another driver lives, with its host, process and start. The system
-        takes the lock back however a driver ends: of one that is killed, when what it has forked
-        has ended too. Its workers may go on: from now on they write no part.
+        It raises InputError if another driver is alive, with its host, process and start. The
+        system releases the lock however a driver ends; if it is killed, once the processes that it
+        forked have ended too. Its workers may go on: from then on they write no part.
         """
         term = Term(f"{LOCK}{whose}", uuid.uuid4().hex)
         with contextlib.ExitStack() as held:
             held.enter_context(_locked(self.path / LOCK, self._begun, term.mark, bool(whose)))
             if whose:
                 held.enter_context(_locked(self.path / term.lock, self._begun, term.mark, False))
-            else:  # no shard's driver lives, and none of their workers writes any more
+            else:  # no shard's driver is alive, and none of their workers writes any more
                 for path in self.path.glob(f"{LOCK}-*"):
                     path.unlink(missing_ok=True)
             yield term
@@ -227,7 +234,7 @@ class RunDirectory:
             yield
 
     def _begun(self, write: Callable[[], None]) -> None:
-        """Write to a lock file while no worker of an earlier driver writes a part."""
+        """Writes to a lock file while no worker of an earlier driver writes a part."""
         with _flock(self.path / WRITING, shared=False):
             write()
 
@@ -250,7 +257,7 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class Term:
-    """One driver's tenure: the name of its lock file, and the mark that it wrote there."""
+    """One driver's term: the name of its lock file, and the mark that it wrote there."""
 
     lock: str
     mark: str
@@ -291,7 +298,7 @@ def _locked(
 
 @contextlib.contextmanager
 def _flock(path: Path, shared: bool) -> Iterator[None]:
-    """Hold a file's lock, waiting for it; without effect on systems without such locks."""
+    """Holds a file's lock, waiting for it; has no effect on systems without such locks."""
     with open(path, "ab", opener=owner_only) as file:
         with contextlib.suppress(OSError):  # a file system without locks
             lock(file.fileno(), shared)
@@ -338,7 +345,7 @@ class Cut:
             max(1, min(MOST, int(goal / max(seconds, 1e-12)))) for goal in (FIRST, LATER)
         )
         turn = min(EARLY * at_once * early, rows)
-        if early == later or rows - turn < later:  # no whole larger part would follow
+        if early == later or rows - turn < later:  # no full larger part would follow
             return cls.of_size(early, rows)
         return cls(((0, turn, early), (turn, rows, later)))
 

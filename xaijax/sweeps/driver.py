@@ -1,6 +1,6 @@
-"""The driver of a sweep: parts go out, receipts come back, what is lost goes out again.
+"""The driver of a sweep: submits parts, collects receipts, and submits lost parts again.
 
-Files are the truth. A receipt without a valid part is a failure, and a valid part without a receipt
+Files are the truth. A receipt without a valid part is a failure; a valid part without a receipt is
 a success, which a later call finds.
 """
 
@@ -19,10 +19,10 @@ from xaijax.sweeps.engines.attempt import Lost, is_of_writing, text_of
 from xaijax.sweeps.engines.choose import Engine
 from xaijax.sweeps.task import Receipt, Task
 
-DEATHS = 3  # of a part's process, after which it is given up; after one less it runs alone
+DEATHS = 3  # deaths of a part's process until it is given up; after one fewer it runs alone
 FULL = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)  # not the part's fault
-# Seconds between two looks at the clocks of parts, where they have a deadline, and its share where
-# that is more: a look may ask a file system that many share for each part that is out.
+# Seconds between two checks of the clocks of parts that have a deadline, or this share of the
+# deadline if that is more: a check may query a shared file system for each running part.
 LOOKS, SHARE = 0.2, 0.01
 
 
@@ -31,8 +31,8 @@ class Driver:
     """Runs the tasks of some parts through an engine.
 
     Attributes:
-        retries: how often a part that raised, hung or left no valid file is tried again.
-        timeout: seconds that a part may take on a worker; None: any.
+        retries: how many times a part that raised, hung or left no valid file is tried again.
+        timeout: seconds that a part may take on a worker; None: no limit.
         done: called with the number of rows of each answered part.
         failed: why parts were given up, and the first exception.
     """
@@ -57,12 +57,12 @@ class Driver:
         return int(sum(self.directory.share(n) * (task.last - task.first) for n, task in out))
 
     def close(self) -> None:
-        """Remove the progress files of workers that were ended."""
+        """Removes the progress files of workers that were ended."""
         for part in self._out:
             self.directory.within(part).unlink(missing_ok=True)
 
     def run(self, tasks: Iterable[Task]) -> None:
-        """All of them, until each is answered or given up."""
+        """Runs all tasks, until each is answered or given up."""
         coming = iter(tasks)
         while True:
             self._give_out(coming)
@@ -88,11 +88,11 @@ class Driver:
                     break
                 task = found
             self._submit(task)
-        if not self._out and self._alone:  # nobody else can be hurt
+        if not self._out and self._alone:  # no other part can be affected
             self._submit(self._alone.popleft())
 
     def _submit(self, task: Task) -> None:
-        self.directory.within(task.part).unlink(missing_ok=True)  # of a process that was killed
+        self.directory.within(task.part).unlink(missing_ok=True)  # left by a killed process
         self._out[task.part] = task
         self.engine.submit(task)
 
@@ -104,7 +104,7 @@ class Driver:
                 return
             outcome = OSError(f"{task.where()}: no valid file was left: {wrong or 'it is missing'}")
         if isinstance(outcome, ResumeMismatchError):
-            raise outcome  # every part would be of another question than those that are there
+            raise outcome  # every part would have another question than those that are there
         if isinstance(outcome, Lost):
             self._deaths[task.part] += outcome.deaths
             if self._deaths[task.part] >= DEATHS:
@@ -115,7 +115,7 @@ class Driver:
                 self._waiting.append(task)
             return
         if isinstance(outcome, OSError) and outcome.errno in FULL and is_of_writing(outcome):
-            raise outcome  # the model may raise the same, of what it opens itself
+            raise outcome  # the model may raise the same for files that it opens
         self._tries[task.part] += 1
         certain = isinstance(outcome, XaiError)  # the same rows would be refused again
         if certain or self._tries[task.part] > self.retries:
@@ -124,7 +124,7 @@ class Driver:
             self._waiting.append(task)
 
     def _stop_late(self) -> None:
-        """Stop parts that have taken longer than `timeout`; each such run counts as a try."""
+        """Stops parts that have taken longer than `timeout`; each such run counts as a try."""
         pause, now = self._pause, time.monotonic()
         if self.timeout is None or pause is None or now - self._looked < pause / 2:
             return
@@ -150,7 +150,7 @@ def time_of(engine: Engine, task: Task, timeout: float | None) -> float | None:
     while True:
         try:
             outcomes = engine.finished(None if timeout is None else min(LOOKS, timeout))
-        except Exception as error:  # of an engine that runs parts here
+        except Exception as error:  # from an engine that runs parts here
             outcomes = [(task.part, error)]
         for _, outcome in outcomes:
             if isinstance(outcome, ResumeMismatchError):

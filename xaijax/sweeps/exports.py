@@ -32,8 +32,8 @@ from xaijax.results.rules import Rules
 if TYPE_CHECKING:
     from xaijax.sweeps.run import Run
 
-MARK = "xaijax.Run"  # what a table that this file wrote says of its format
-OF_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")  # files of a group, beside its arrays
+MARK = "xaijax.Run"  # the format entry of tables written here
+OF_ZARR = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")  # files of a group, besides its arrays
 ARRAYS = ("values", "base_values", "std_errors", "outputs")
 RULE_COLUMNS = ("prediction", "precision", "precision_lower", "coverage", "accepted", "samples")
 
@@ -91,7 +91,7 @@ def to_zarr(run: Run, path: Any) -> Path:
                     )
             for name, one in fields.items():
                 arrays[name][first : first + len(one)] = one
-        for path in making.rglob("*"):  # whoever copies the group copies the modes
+        for path in making.rglob("*"):  # copies of the group copy the modes
             path.chmod(0o700 if path.is_dir() else 0o600)
         refuse_other_folder(target)  # again: the parts may have taken hours
         old = _beside(target)
@@ -100,7 +100,7 @@ def to_zarr(run: Run, path: Any) -> Path:
         try:
             os.replace(making, target)
         except OSError:
-            if told is None or _told(target) != told:  # else a driver of this run was faster
+            if told is None or _told(target) != told:  # otherwise a driver of this run was faster
                 if old.exists():
                     os.replace(old, target)
                 raise
@@ -111,10 +111,9 @@ def to_zarr(run: Run, path: Any) -> Path:
 
 
 def refuse_other_file(target: Path) -> None:
-    """Raise InputError for a name that a Parquet file of a run may not take.
+    """Raises InputError for a name that a Parquet file of a run may not have.
 
-    What is replaced is an empty file, or one that this library wrote: of any other nobody knows
-    whether it is there a second time.
+    Only an empty file, or one that this library wrote, is replaced: any other may be the only copy.
     """
     file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
@@ -125,9 +124,9 @@ def refuse_other_file(target: Path) -> None:
 
 
 def refuse_other_folder(target: Path) -> None:
-    """Raise InputError for a name that a zarr group of a run may not take.
+    """Raises InputError for a name that a zarr group of a run may not have.
 
-    What is replaced is an empty folder, or a group that this library wrote with nothing beside it.
+    Only an empty folder, or a group that this library wrote with nothing else in it, is replaced.
     """
     if not target.absolute().parent.is_dir():
         raise InputError(f"path: the folder {target.parent} does not exist; make it first.")
@@ -145,7 +144,7 @@ def refuse_other_folder(target: Path) -> None:
 
 
 def _beside(target: Path) -> Path:
-    """A new name in the same folder; what is called . or .. has its name from the whole path."""
+    """A new name in the same folder; for . or .. the name is taken from the absolute path."""
     whole = Path(os.path.abspath(target))
     return whole.with_name(f".{whole.name}.{uuid.uuid4().hex}.tmp")
 
@@ -155,12 +154,12 @@ def _is_own_file(path: Path) -> bool:
     try:
         told = parquet.read_metadata(path).metadata or {}
         return json.loads(told[b"xaijax"])["format"] == MARK
-    except (OSError, ValueError, KeyError, TypeError):  # no Parquet, or another's
+    except (OSError, ValueError, KeyError, TypeError):  # no Parquet file, or not one of ours
         return False
 
 
 def _told(folder: Path) -> dict[str, Any] | None:
-    """The attributes of a zarr group; None where there is none."""
+    """The attributes of a zarr group; None if there is none."""
     for name, key in (("zarr.json", "attributes"), (".zattrs", None)):  # of format 3 and 2
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             told = json.loads((folder / name).read_bytes())
@@ -169,12 +168,11 @@ def _told(folder: Path) -> dict[str, Any] | None:
 
 
 def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str, Any]) -> None:
-    """Raise what `format` would raise once all parts are there: before any work, that is.
+    """Raises what `format` would raise once all parts are there, before any work.
 
-    Of names only those that were given to the model are known so early.
-
-    Raises ImportError without the library; InputError for rules in zarr, for columns of one name,
-    and for a file in the directory `out` that is not the run's.
+    Only names that were given to the model are known this early. It raises ImportError without the
+    library, and InputError for rules in zarr, for columns with the same name, and for a file in the
+    directory `out` that is not the run's.
     """
     if format == "npz":
         return
@@ -214,7 +212,7 @@ def _twice(label: str) -> str:
 
 
 def told_of(run: Run, found: Explanation | Rules) -> dict[str, Any]:
-    """What a table says of itself: the question, names, and what values mean."""
+    """The metadata of a table: the question, names, and the meaning of values."""
     told: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
     told["run"] = run.manifest.get("id")
     told["feature_names"] = list(found.feature_names)
@@ -226,7 +224,7 @@ def told_of(run: Run, found: Explanation | Rules) -> dict[str, Any]:
 def columns_of(
     found: Explanation | Rules, first: int, errors: bool, labels: Any = None
 ) -> dict[str, Any]:
-    """The columns of a part; first: the place of its first row. errors: with standard errors.
+    """The columns of a part; first: the position of its first row. errors: with standard errors.
     labels: the index of all rows, of pandas, or None.
     """
     columns: dict[str, Any] = {"row": np.arange(first, first + len(found))}
@@ -265,7 +263,7 @@ def columns_of(
 
 
 def _arrow_of(labels: Any) -> Any:
-    """Labels as a column; those of several types, which Arrow has no type for, as texts."""
+    """Labels as a column; labels of several types, for which Arrow has no type, as texts."""
     arrow: Any = require("pyarrow", "xaijax[scale]")
     try:
         return arrow.Array.from_pandas(labels)
@@ -274,7 +272,7 @@ def _arrow_of(labels: Any) -> Any:
 
 
 def errors_of(found: Explanation) -> np.ndarray:
-    """Standard errors; 0 of exact values, NaN where none is known."""
+    """Standard errors; 0 for exact values, NaN if none is known."""
     if found.std_errors is None:
         return np.full(found.shape, 0.0 if found.exact else np.nan)
     return found.std_errors

@@ -1,4 +1,4 @@
-"""The rows of a sweep, wherever they are: each task carries what it needs to read its own.
+"""The rows of a sweep, wherever they are: each task carries what it needs to read its own rows.
 
 Letters: N rows, D distinct ones.
 """
@@ -31,16 +31,16 @@ from xaijax.sweeps import parquet
 from xaijax.sweeps.directory import DISTINCT
 from xaijax.tables.rows import rows_of
 
-AT_ONCE = 1 << 16  # rows that are digested, or looked at, together
+AT_ONCE = 1 << 16  # rows that are digested, or checked, together
 ROW = re.compile(r"(\bX row |^X\b.* contains .* at row )(\d+)")  # in messages
 
 
 def source_of(X: Any, background: Any) -> InputRows:
     """The rows given as X: an array, a memory map, a frame, a file, files or a folder of files.
 
-    background: the rows that the explainer was made of, by which the columns of files are read.
+    background: the rows that the explainer was made with, which select the columns of files.
 
-    Raises InputError, InputTypeError for what is none of these, and for no rows.
+    It raises InputError or InputTypeError for anything else, and for no rows.
     """
     if isinstance(X, str | os.PathLike) and str(X).endswith(".npy"):
         X = _opened(os.fspath(X))
@@ -73,7 +73,7 @@ def _opened(path: str) -> np.ndarray:
 
 
 def _refuse_no_rows(X: Any) -> None:
-    """Raise for arrays without an axis of rows, and for containers that hold none."""
+    """Raises for arrays without an axis of rows, and for containers without arrays."""
     if rows_of(X).is_frame:
         return
     leaves = leaves_of(X, "X")[0] if rows_of(X).kind == "tree" else [X]
@@ -85,7 +85,7 @@ def _refuse_no_rows(X: Any) -> None:
 
 
 def background_of(given: dict[str, Any]) -> Any:
-    """The rows among an explainer's arguments, a Baseline's too."""
+    """The rows in an explainer's arguments, including those of a Baseline."""
     found, _ = weighted_rows(given.get("background", given.get("data")), None)
     if isinstance(found, Baseline):
         return found.rows if found.rows is not None else found.row
@@ -94,17 +94,17 @@ def background_of(given: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Held:
-    """Rows in this process: a task carries its own."""
+    """Rows in this process: a task carries its own rows."""
 
     X: Any
 
     @property
     def rows(self) -> int:
-        """Of X."""
+        """The number of rows of X."""
         return len(rows_of(self.X))
 
     def facts(self) -> dict[str, Any]:
-        """What tells them from others, as JSON."""
+        """Facts that distinguish the rows from others, as JSON."""
         given = rows_of(self.X)
         told = {"rows": self.rows, "kind": given.kind, "sha256": digest_of_rows(self.X)}
         if given.is_frame:
@@ -116,26 +116,26 @@ class Held:
         return told
 
     def part(self, first: int, last: int) -> RowSlice:
-        """Rows first to last - 1, without their labels: those of all rows are kept by the run."""
+        """Rows first to last - 1, without their labels: the run keeps the labels of all rows."""
         given = rows_of(self.X)
         some = slice(first, last)
         rows = given.take(some, counted=True) if given.is_frame else given.part(first, last)
         return _Rows(rows, range(first, last))
 
     def held(self, places: np.ndarray) -> RowSlice:
-        """The rows at these places, which are in memory already."""
+        """The rows at these positions, which are already in memory."""
         return _Rows(rows_of(self.X).take(places, counted=True), places)
 
     def check(self, check: Callable[[Any], object]) -> None:
-        """Raise what `check(X)` raises, without a copy of all rows where there is nothing wrong."""
+        """Raises what `check(X)` raises, without a copy of all rows if nothing is wrong."""
         for first in range(0, self.rows, AT_ONCE):
             piece = self.part(first, min(first + AT_ONCE, self.rows))
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", XaiWarning)  # which the parts give
+                    warnings.simplefilter("ignore", XaiWarning)  # the parts give them
                     check(piece.read())
             except XaiError as error:
-                check(self.X)  # another column of later rows may come first
+                check(self.X)  # another column of later rows may be reported first
                 counted_in_X(error, piece)
                 raise
 
@@ -153,7 +153,7 @@ class _Rows:
 
 
 class _Mapped(Held):
-    """A memory map of a whole file: a task carries its name, and reads its own rows."""
+    """A memory map of a file: a task carries its name, and reads its own rows."""
 
     def part(self, first: int, last: int) -> RowSlice:
         X: np.memmap = self.X
@@ -180,16 +180,16 @@ class _OfFile:
 
 
 def _reopened(X: Any) -> bool:
-    """Whether it is the map of a file from its start, so that a part can be found in the file.
+    """Whether it maps a file from its start, so that a part can be found in the file.
 
-    Not one of mode "c": what was written to it is in this process alone.
+    A map of mode "c" does not count: changes to it are in this process alone.
     """
     whole = isinstance(X, np.memmap) and isinstance(X.base, mmap.mmap)
     return whole and X.filename is not None and X.mode != "c"
 
 
 def check_of(explainer: object) -> Callable[[Any], object] | None:
-    """What refuses rows that a call would not accept, and asks no model; None: it has none."""
+    """A function that raises for rows that a call would not accept, without the model; or None."""
     explainer = getattr(explainer, "_teacher", explainer)
     if isinstance(explainer, Explainer | FederatedExplainer | GradientExplainer):
         return explainer.check
@@ -203,7 +203,7 @@ def check_of(explainer: object) -> Callable[[Any], object] | None:
 
 
 def counted_in_X(error: BaseException, piece: RowSlice) -> None:
-    """Let an error of this library name a row by its place in X, and not by that in the part."""
+    """Makes an error of this library name a row by its position in X, not in the part."""
     if not (isinstance(error, XaiError) and error.args and isinstance(error.args[0], str)):
         return
     told = ROW.sub(lambda found: f"{found[1]}{_place(piece, found[2])}", error.args[0])
@@ -218,7 +218,7 @@ def _place(piece: RowSlice, row: str) -> str:
 
 
 def wanted_of(background: Any) -> tuple[str, list[str] | None]:
-    """How rows of files are handed over: ("array" or a library of frames, columns or None)."""
+    """The form of rows from files: ("array" or a library of frames, columns or None)."""
     given = rows_of(background)
     if given.is_frame:
         return given.kind, [str(label) for label in given.labels]
@@ -231,7 +231,7 @@ def wanted_of(background: Any) -> tuple[str, list[str] | None]:
 
 
 def _bytes(X: Any) -> Iterator[bytes]:
-    """The bytes of all rows, piece by piece: of arrays, of the columns of frames, of leaves."""
+    """The bytes of all rows, piece by piece, for arrays, columns of frames, and leaves."""
     given = rows_of(X)
     if given.is_frame:
         for first in range(0, len(given), AT_ONCE):
@@ -258,7 +258,7 @@ def _of_array(array: Any) -> Iterator[bytes]:
 
 
 def _digest_of_labels(index: Any) -> str:
-    """SHA-256 of an index of pandas, of all of its levels."""
+    """SHA-256 of a pandas index, over all of its levels."""
     found = hashlib.sha256(repr(list(index.names)).encode())
     for n in range(index.nlevels):
         level = index.get_level_values(n)
@@ -281,30 +281,30 @@ def digest_of_rows(X: Any) -> str:
 # chance of 1e-21.
 
 FORMAT = "xaijax.Distinct"
-LOOKED_AT = 1 << 16  # rows read at a time; the first of them say whether the others are looked at
-PROMISING = 0.95  # share of distinct rows among the first, above which the others are not
-PAYS = 0.8  # share of distinct rows among all, above which all are asked
+LOOKED_AT = 1 << 16  # rows read at a time; the first of them decide whether the others are checked
+PROMISING = 0.95  # share of distinct rows among the first, above which the others are not checked
+PAYS = 0.8  # share of distinct rows among all, above which all are explained
 
 
 @dataclass(frozen=True)
 class DistinctRows:
-    """Which rows occur for the first time, and which of these each row is."""
+    """Rows that occur for the first time, and which of these each row equals."""
 
     first: np.ndarray  # int64 [D], ascending
     place: np.ndarray  # int64 [N], below D
 
     def write(self, folder: Path) -> None:
-        """Keep it in a run directory."""
+        """Writes it to a run directory."""
         npz.write(folder / DISTINCT, {"first": self.first, "place": self.place}, FORMAT)
 
     @classmethod
     def read(cls, folder: Path) -> DistinctRows:
-        """That of a run directory; raises InputError, FileNotFoundError."""
+        """Reads that of a run directory; raises InputError or FileNotFoundError."""
         return npz.read(folder / DISTINCT, {FORMAT: lambda fields: cls(**fields)})
 
 
 def distinct_of(source: InputRows) -> DistinctRows | None:
-    """Those of all rows; None where it does not pay to ask them alone."""
+    """The distinct rows of all rows; None if explaining them alone does not pay."""
     N = source.rows
     digests = np.empty((N, 2), np.uint64)
     for start in range(0, N, LOOKED_AT):
@@ -315,17 +315,17 @@ def distinct_of(source: InputRows) -> DistinctRows | None:
     first, place = _unique(digests)
     if len(first) > PAYS * N:
         return None
-    order = np.argsort(first)  # as they come
+    order = np.argsort(first)  # in order of occurrence
     rank = np.empty(len(first), np.int64)
     rank[order] = np.arange(len(first))
     return DistinctRows(first[order], rank[place])
 
 
 def _unique(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the first of equal ones, which of these each is)."""
+    """(the first of equal rows, which of these each row equals)."""
     half, rest = digests.T
     _, first, place = np.unique(half, return_index=True, return_inverse=True)
-    if not np.array_equal(rest[first][place], rest):  # two that share 64 bits alone: sort by all
+    if not np.array_equal(rest[first][place], rest):  # two share only 64 bits: sort by all bits
         pairs = np.ascontiguousarray(digests).view([("a", np.uint64), ("b", np.uint64)])[:, 0]
         _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
     return first, place
@@ -338,18 +338,18 @@ def _digests(rows: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Picked:
-    """The distinct rows of another source, as rows of their own."""
+    """The distinct rows of another source, as a source of rows."""
 
     source: InputRows
     first: np.ndarray  # int64 [D]
 
     @property
     def rows(self) -> int:
-        """D."""
+        """The number D of distinct rows."""
         return len(self.first)
 
     def facts(self) -> dict[str, Any]:
-        """Of all rows."""
+        """The facts of all rows."""
         return self.source.facts()
 
     def part(self, first: int, last: int) -> RowSlice:
@@ -361,7 +361,7 @@ class Picked:
 
 @dataclass(frozen=True)
 class _Scattered:
-    """Rows at places of files, of which no more than a stretch is held at a time."""
+    """Rows at positions in files; no more than a range of them is held at a time."""
 
     source: InputRows
     places: np.ndarray
@@ -381,7 +381,7 @@ class _Scattered:
 
 
 def may_share(given: dict[str, Any], options: dict[str, Any]) -> bool:
-    """Whether equal rows have equal answers: not of a random model, nor of outputs of each row.
+    """Whether equal rows have equal answers: not for a random model or an output for each row.
 
     given: the arguments of the explainer.
     """
@@ -390,7 +390,7 @@ def may_share(given: dict[str, Any], options: dict[str, Any]) -> bool:
 
 
 def of_run(folder: Path, source: InputRows, count: int) -> DistinctRows:
-    """What a run's manifest says there is; found again where its file was lost or damaged."""
+    """The distinct rows of a run; computed again if their file was lost or damaged."""
     try:
         found = DistinctRows.read(folder)
     except (FileNotFoundError, InputError):

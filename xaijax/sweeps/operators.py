@@ -1,7 +1,7 @@
-"""`batches`: an explainer as an operator of engines of tables: batches of rows in, with values out.
+"""`batches`: an explainer as an operator of table engines: batches of rows in, with values out.
 
-It travels as a recipe and is opened once in a process, however many batches it gets there, and from
-however many threads: these ask it one after the other.
+It is pickled as a recipe and opened once in a process, however many batches it gets there and from
+however many threads; threads use it one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Ready:
 
     opened: OpenedTask
     x64: bool
-    # By `errors`: the new columns of a batch of 0 rows, once they were asked for.
+    # By `errors`: the new columns of a batch of 0 rows, once they were needed.
     empty: dict[bool, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -53,17 +53,17 @@ class _Ready:
 
     def columns(self, rows: Any, errors: bool) -> dict[str, Any]:
         """The new columns of some rows."""
-        _set_x64(self.x64)  # another one that was asked since may have another
+        _set_x64(self.x64)  # another explainer used since may have changed it
         found = columns_of(self.opened.answer(rows, 0), 0, errors)
         del found["row"]
         return found
 
     def columns_of_none(self, width: int | None, errors: bool) -> dict[str, Any]:
-        """Those of 0 rows: what it says of one row that it was made of, without that row."""
+        """The new columns of 0 rows: those of one of its own rows, without that row."""
         row = _one_row(made_of(self.opened.explainer))
         if row is None:
             raise InputError(
-                "a batch has 0 rows, and the explainer holds no rows which could tell the columns "
+                "a batch has 0 rows, and the explainer holds no row from which to get the columns "
                 "of its answer. Leave empty partitions out."
             )
         if width is not None and width != row.shape[1]:
@@ -77,17 +77,17 @@ class _Ready:
         return dict(self.empty[errors])
 
 
-_open: OpenedCache[_Ready] = OpenedCache(8)  # explainers: some pipelines ask several in turn
+_open: OpenedCache[_Ready] = OpenedCache(8)  # explainers: some pipelines use several in turn
 
 
 @public_class
 class Batches:
-    """An explainer that takes batches of a table; `xaijax.batches` makes it.
+    """Explains batches of a table; made by `xaijax.batches`.
 
-    Each method takes a batch and gives it back with more columns: base_value and phi_<name>, with
-    errors=True se_<name>; of rules what `Run.to_parquet` lists. Where an engine hands over an
-    iterator of batches (Spark), it gives an iterator. A batch of 0 rows gets the same columns.
-    It can be pickled.
+    Each method takes a batch and returns it with more columns: base_value and phi_<name>, and with
+    errors=True se_<name>; for rules, those that `Run.to_parquet` lists. If an engine passes an
+    iterator of batches (Spark), it returns an iterator. A batch of 0 rows gets the same columns. It
+    can be pickled.
 
     Args:
         recipe, columns, kind, errors: for `xaijax.batches`.
@@ -98,10 +98,12 @@ class Batches:
     ) -> None:
         self._recipe, self._kind, self._errors = recipe, kind, errors
         self._columns = None if columns is None else list(columns)
-        self._digest = recipe.digest  # found once: it reads all parameters
+        self._digest = recipe.digest  # computed once: it reads all parameters
 
     def arrow(self, batch: Any) -> Any:
-        """A pyarrow RecordBatch or Table: for Spark's `mapInArrow`, and Ray's "pyarrow" batches."""
+        """Takes a pyarrow RecordBatch or Table: for Spark's `mapInArrow`, and Ray's "pyarrow"
+        batches.
+        """
         arrow: Any = require("pyarrow", "xaijax[scale]")
         if isinstance(batch, Iterator):
             return map(self.arrow, batch)
@@ -114,15 +116,15 @@ class Batches:
         return kind.from_pydict(given | self._values(read, given))
 
     def pandas(self, frame: Any) -> Any:
-        """A pandas frame: for Dask's `map_partitions`, and Spark's `mapInPandas`."""
+        """Takes a pandas frame: for Dask's `map_partitions`, and Spark's `mapInPandas`."""
         return self._framed(frame)
 
     def polars(self, frame: Any) -> Any:
-        """A polars frame."""
+        """Takes a polars frame."""
         return self._framed(frame)
 
     def ray(self, batch: Any) -> Any:
-        """A batch {name: array}, as Ray's `map_batches` gives; a Table or a pandas frame too."""
+        """Takes a batch {name: array} from Ray's `map_batches`, a Table or a pandas frame."""
         if rows_of(batch).is_frame:
             return self._framed(batch)
         if hasattr(batch, "schema"):
@@ -187,7 +189,7 @@ def _set_x64(wanted: bool) -> None:
 
 
 def _one_row(given: dict[str, Any]) -> Any:
-    """A row that an explainer was made of, by its arguments; None: it holds none."""
+    """A row from an explainer's arguments; None: it holds none."""
     rows = background_of({"data": given.get("pool"), **given})
     if rows is None or callable(rows):
         return None
@@ -211,24 +213,23 @@ def batches(
     errors: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> Batches:
-    """An explainer as an operator of Spark, Ray Data, Dask, pandas or polars.
+    """Returns an explainer as an operator of Spark, Ray Data, Dask, pandas or polars.
 
-    It is for tables that an engine already holds and hands out; `xaijax.sweep` is for rows in
-    files, and can be resumed.
+    Use it for tables that an engine already holds and distributes; use `xaijax.sweep` for rows in
+    files and runs that can be resumed.
 
     Args:
-        explainer: as of `xaijax.sweep`.
+        explainer: as for `xaijax.sweep`.
         columns: names of the columns that the explainer reads, in its order; None: those of its
-            background where that is a frame, else all columns of a batch.
-        errors: bool. Whether se_<name>, standard errors, are columns too: 0 of exact values.
-        options: dict or None. Keywords of the explainer's call, as of `xaijax.sweep`.
+            background if that is a frame, else all columns of a batch.
+        errors: bool. Whether to add se_<name>, standard errors: 0 for exact values.
+        options: dict or None. Keywords of the explainer's call, as for `xaijax.sweep`.
 
     Returns:
-        A `Batches`: op.arrow, op.pandas, op.polars and op.ray take a batch and give one.
+        A `Batches`: op.arrow, op.pandas, op.polars and op.ray take a batch and return one.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted, or an explainer that cannot
-            travel.
+        InputError, InputTypeError: an argument is not accepted, or the explainer cannot be pickled.
 
     Example:
         >>> import numpy as np

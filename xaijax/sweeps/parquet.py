@@ -1,4 +1,4 @@
-"""Parquet files as the rows of a sweep: read by row groups, each task its own.
+"""Parquet files as the rows of a sweep, read by row groups; each task reads its own.
 
 Letters: N rows.
 """
@@ -27,7 +27,7 @@ Given = tuple[tuple[str, Any], ...]  # columns of one value, and that value
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether X is a Dataset of pyarrow; nothing is imported for the answer."""
+    """Whether X is a Dataset of pyarrow; imports nothing."""
     dataset = sys.modules.get("pyarrow.dataset")
     return dataset is not None and isinstance(X, dataset.Dataset)
 
@@ -35,10 +35,10 @@ def is_dataset(X: Any) -> bool:
 def source_of(X: Any, kind: str, columns: Sequence[str] | None, background: Any) -> ParquetRows:
     """The rows of a file, of files in order, of all *.parquet of a folder, or of a Dataset's files.
 
-    kind: "array" or a library of frames, what a part is read as. columns: those that are wanted, in
-    order; None: all. background: rows of the explainer, for their dtypes.
+    kind: "array" or a library of frames, the form in which a part is read. columns: the requested
+        ones, in order; None: all. background: rows of the explainer, for their dtypes.
 
-    Raises ImportError without pyarrow; InputError, InputTypeError for what cannot be read.
+    It raises ImportError without pyarrow; InputError or InputTypeError for what cannot be read.
     """
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
     found = _files(X)
@@ -88,20 +88,20 @@ class ParquetRows:
     files: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     columns: tuple[str, ...]
-    handed: ArrowColumns  # in which types
+    handed: ArrowColumns  # the types of the columns
     system: Any = None  # of pyarrow.fs; None: the local one
-    given: tuple[Given, ...] = ()  # of each file, columns of one value that its folder names
-    cast: Given = ()  # types that a Dataset gives to columns that are of others in the files
+    given: tuple[Given, ...] = ()  # for each file, columns of one value that its folder names
+    cast: Given = ()  # types that a Dataset gives to columns with other types in the files
     first: int = 0
     last: int | None = None
 
     @property
     def rows(self) -> int:
-        """N, of all files."""
+        """The number N of rows of all files."""
         return sum(map(sum, self.groups))
 
     def facts(self) -> dict[str, Any]:
-        """With the digest of the files' bytes."""
+        """The facts, with the digest of the files' bytes."""
         found = hashlib.sha256()
         for path, given in zip(self.files, self.given, strict=True):
             found.update(_digest(path, self.system))
@@ -116,7 +116,7 @@ class ParquetRows:
         return replace(self, first=first, last=last)
 
     def place(self, row: int) -> int:
-        """Where in X a row of these is."""
+        """The position in X of one of these rows."""
         return self.first + row
 
     def read(self) -> Any:
@@ -126,7 +126,7 @@ class ParquetRows:
         return self.handed.rows(table, self.first)
 
     def _batches(self) -> Iterator[Any]:
-        """Record batches of exactly these rows; of a row group no more is kept than they hold."""
+        """Record batches of exactly these rows; no more of a row group is kept than they hold."""
         parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
         last = self.rows if self.last is None else self.last
         start = 0
@@ -153,7 +153,7 @@ class _Files:
     paths: list[str]
     given: list[Given]
     system: Any = None
-    schema: Any = None  # of a Dataset, by which its files are read
+    schema: Any = None  # of a Dataset, used to read its files
 
 
 def _files(X: Any) -> _Files:
@@ -202,7 +202,7 @@ def _files(X: Any) -> _Files:
 
 
 def _of_dataset(X: Any) -> _Files:
-    """The files of a Dataset; what else it says of them is honoured or refused."""
+    """The files of a Dataset; its other settings are applied, or raise an error."""
     dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
     files: list[str] = list(getattr(X, "files", ()))
     if not files or X.format.default_extname != "parquet":
@@ -234,7 +234,7 @@ def _opened(parquet: Any, path: str, system: Any) -> Any:
 def _columns(
     file: Any, wanted: Sequence[str] | None, path: str, told: Any, given: Sequence[str]
 ) -> list[str]:
-    """Names of the columns that are read; told: a Dataset's schema; given: those of the folder."""
+    """Names of the columns to read; told: a Dataset's schema; given: those of the folder."""
     schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas keeps its index there
     there = [name for name in schema.names if name not in index]
@@ -256,7 +256,7 @@ def _columns(
 
 
 def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:
-    """Raise InputError for other columns than an array [B, F] or [F] has."""
+    """Raises InputError if the number of columns differs from an array [B, F] or [F]."""
     wide = getattr(background, "shape", None) or np.shape(background)
     if len(wide) in (1, 2) and wide[-1] != len(names):
         raise InputError(

@@ -1,4 +1,4 @@
-"""What a run directory answers, as JSON: by it a second call resumes, or is refused.
+"""The question of a run directory, as JSON: a second call resumes with it, or is refused.
 
 Letters: N rows.
 """
@@ -26,20 +26,20 @@ from xaijax.players.players import OwnPlayers
 from xaijax.sweeps.inputs import digest_of_rows
 from xaijax.tables.rows import rows_of
 
-# A second call may come from another process, another platform or a function written anew. So what
-# can be read is compared exactly: code, parameters, what a function closes over, a fitted
-# estimator. Answers to a few rows, which rounding moves, stand beside it for what cannot.
+# A second call may come from another process, another platform or a newly written function. All
+# that can be read is compared exactly: code, parameters, what a function closes over, a fitted
+# estimator. Answers to a few rows, which rounding changes, cover what cannot be read.
 
-PROBED = 32  # rows that the model's answers are compared on
+PROBED = 32  # rows on which the model's answers are compared
 ANSWERS = ("answers", "answers_over_X", "raised_over_X")  # the fields that `near` compares
 MOVED = "changes when it is asked"
-# By how much answers may differ, of their spread: as sums in another order do on one platform, and
-# as products of fewer digits (TF32 has ten bits) do on another.
+# How far answers may differ, relative to their spread: as sums in another order do on one platform,
+# and as products of fewer digits (TF32 has ten bits) do on another.
 NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
 
 
 def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[str, Any]:
-    """The fields of a model in two halves: what can be read of both, and no answers."""
+    """The fields of a model in two halves: all that can be read of both, and no answers."""
     return {**of_model(head, None, described), "embed": held(embed)}
 
 
@@ -50,7 +50,7 @@ def of_model(
     over: Any = None,
     numbers: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The fields of a model; described: a value of its options as JSON has it.
+    """The fields of a model; described: converts a value of its options to JSON.
 
     rows: the first rows; over: some rows spread over X, which have these `numbers` in X. The
     answers to both become fields; None adds none.
@@ -77,22 +77,22 @@ def of_model(
         told["answers"] = _answers(model, rows)
         if over is not None:
             told["answers_over_X"], told["raised_over_X"] = _answers_over(model, over, numbers)
-        # What asking changes is a log or a counter of the function's own, and no part of it.
+        # State that the function itself modifies when called (a log, a counter) is ignored.
         after = held(function)
         told["held"] = {k: v if after.get(k) == v else MOVED for k, v in told["held"].items()}
     return told
 
 
 def near(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Whether the answers of two runs are those of one model, as far as they show it."""
+    """Whether the answers of two runs can be those of one model."""
     return all(_near(there, here, name) for name in ANSWERS)
 
 
 def _near(there: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
     a, b = there.get(name), here.get(name)
-    if a == b or (name.endswith("_over_X") and None in (a, b)):  # asked here and not there
+    if a == b or (name.endswith("_over_X") and None in (a, b)):  # compared here and not there
         return True
-    if isinstance(a, Mapping):  # other rows raise now, or otherwise
+    if isinstance(a, Mapping):  # other rows raise now, or with other errors
         return False
     try:
         first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -116,8 +116,9 @@ def _code(function: Any) -> Any:
 
 
 def held(value: Any) -> dict[str, str]:
-    """The digests of what a function's answers come from, by the name under which its code reads
-    it. Not what it assigns or adds to itself: a counter is no part of the question.
+    """The digests of what a function's answers depend on, by the name that its code uses.
+
+    What the function assigns or adds to itself is left out: a counter is no part of the question.
     """
     return portable_reads(value).digests()
 
@@ -125,9 +126,9 @@ def held(value: Any) -> dict[str, str]:
 def _answers_over(
     model: Model, rows: Any, numbers: Sequence[int]
 ) -> tuple[list[Any], dict[str, str]]:
-    """Answers to rows spread over X, and the kind of error by number of the rows that have none.
+    """Answers to rows spread over X, and the error types of the rows without an answer, by number.
 
-    A part that comes to such a row says why, and the parts before it are kept.
+    The part with such a row reports why; the parts before it are kept.
     """
     try:
         return _answers(model, rows), {}
@@ -156,27 +157,27 @@ def _answers(model: Model, rows: Any) -> Any:
         return [str(one) for one in model.labels(some)]
     if model.loop == "jax" and model.reader is None and rows_of(some).is_frame:
         some = rows_of(some).matrix()
-    # Fewer digits than float64 has: a file of numbers, read by people too.
+    # Fewer digits than float64 has, since users read the file too.
     return [float(f"{one:.9g}") for one in np.ravel(model.predict(some))]
 
 
 FREE = ("batch_size", "max_memory", "devices", "tile")  # arguments that change no value
 ROWS = ("background", "reference", "data", "pool", "weights")  # arguments that hold rows
 SHOWN = 8  # fields that differ, in a message
-LOOSE = (*ANSWERS, "platform")  # which `near` compares
-HIDDEN = ("answers", "answers_over_X")  # of which a message says only that they differ
+LOOSE = (*ANSWERS, "platform")  # compared by `near`
+HIDDEN = ("answers", "answers_over_X")  # a message says only that they differ
 
 
 def method_of(explainer: object) -> Callable[..., Any]:
-    """What answers rows: the call of an explainer, or its `explain`.
+    """The method that explains rows: the call of an explainer, or its `explain`.
 
-    Raises InputTypeError for what has no answer for each row.
+    It raises InputTypeError if there is no answer for each row.
     """
     if isinstance(explainer, type) or not hasattr(explainer, "__dict__"):
         raise InputTypeError(f"explainer must be an explainer, got {explainer!r:.80}.")
     for name in ("__call__", "explain"):
         if callable(getattr(explainer, name, None)) and not isinstance(explainer, Model):
-            made_of(explainer)  # that it can travel is known before any work
+            made_of(explainer)  # checks before any work that it can be pickled
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
@@ -186,12 +187,12 @@ def method_of(explainer: object) -> Callable[..., Any]:
 
 
 def accepted(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those options that are keywords of the function."""
+    """The options that are keywords of the function."""
     return {k: v for k, v in options.items() if k in inspect.signature(function).parameters}
 
 
 def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The keywords of the call; raises InputError, InputTypeError for what it does not take."""
+    """The keywords of the call; raises InputError or InputTypeError for unknown ones."""
     method = method_of(explainer)
     if options is not None and not isinstance(options, Mapping):
         raise InputTypeError(
@@ -249,7 +250,7 @@ def question_of(
 
 
 def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
-    """What an amortised explainer learned, by digests."""
+    """Digests of what an amortised explainer learned."""
     fitted = explainer._known()
     leaves = [digest_of(np.asarray(leaf)) for leaf in fitted.leaves]
     bounds = [digest_of(np.asarray(one)) for one in (fitted.line, fitted.ends, fitted.quantile)]
@@ -268,9 +269,9 @@ def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def described(value: Any) -> Any:
-    """A value as JSON has it: plain ones as they are, others by their digest.
+    """A value as JSON: plain values as they are, others by their digest.
 
-    Numbers in a list are rows, or come from them: no one's rows stand in a manifest or a message.
+    Numbers in a list are rows, or come from them; a manifest or a message must not contain rows.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value if value == value else repr(value)
@@ -295,7 +296,7 @@ def described(value: Any) -> Any:
 
 
 def _hidden(value: Any) -> Any:
-    """Rows by their digest."""
+    """The digest of rows."""
     if value is None:
         return None
     rows, weights = weighted_rows(value, None)
@@ -308,7 +309,7 @@ def _hidden(value: Any) -> Any:
 
 
 def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) -> None:
-    """Raise ResumeMismatchError with the fields that differ, if the run is of another question."""
+    """Raises ResumeMismatchError with the fields that differ, if the run has another question."""
     differ = list(_differing(there, here, ""))
     if not differ:
         return
@@ -331,7 +332,7 @@ def _differing(a: Any, b: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
             a, b = ({k: v for k, v in one.items() if k not in LOOSE} for one in (a, b))
         for key in dict.fromkeys([*a, *b]):
             yield from _differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
-    elif a != b and MOVED not in (a, b):  # what one of them found to be a log is one
+    elif a != b and MOVED not in (a, b):  # it is a log if one of them found so
         yield name, a, b
 
 

@@ -1,4 +1,4 @@
-"""`Run`: a run directory as a person reads it, finished or not.
+"""`Run`: a run directory for the user, finished or not.
 
 Letters: N rows.
 """
@@ -31,28 +31,28 @@ from xaijax.sweeps.inputs import DistinctRows
 from xaijax.sweeps.task import PART
 from xaijax.tables.rows import rows_of
 
-CHECKED = 1 << 16  # parts whose check is remembered
+CHECKED = 1 << 16  # number of parts whose check is remembered
 
 
 @public_class
 class Run:
-    """A sweep's directory: which parts are there, and what they hold together.
+    """Gives access to a sweep's directory: which parts are there, and their joined content.
 
-    Made by `xaijax.sweep` and `xaijax.open_run`. It reads the directory anew where the files have
-    changed, and asks no model.
+    It is made by `xaijax.sweep` and `xaijax.open_run`. It reads the directory again if the files
+    have changed, and calls no model.
 
     Args:
         path: the directory.
 
     Attributes:
         path: `pathlib.Path` of the directory.
-        rows, rows_per_part, parts: ints. N, rows of the largest part, and how many parts there are.
-            Of rows that occur often the parts hold one each.
-        manifest: dict. What is asked: method, arguments, model, rows and versions.
+        rows, rows_per_part, parts: ints. N, rows of the largest part, and the number of parts. The
+            parts hold repeated rows only once.
+        manifest: dict. The question: method, arguments, model, rows and versions.
 
     Raises:
         FileNotFoundError: there is no such directory, or no run in it.
-        InputError: what is there is no run that this version reads.
+        InputError: this version cannot read the run.
 
     Example:
         >>> import tempfile
@@ -81,22 +81,22 @@ class Run:
         self._cut = cut_of(found)
         self.rows_per_part: int = self._cut.largest
         self.parts: int = self._cut.parts
-        self._distinct: int = found["distinct"]  # rows that the parts answer
+        self._distinct: int = found["distinct"]  # rows that the parts explain
         self._valid: dict[int, tuple[int, int]] = {}  # part -> (size, time) of the file checked
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of each part, of those that are asked."""
+        """Number of rows of each part, counted in distinct rows."""
         return self._cut.sizes
 
     def range_of(self, part: int) -> tuple[int, int]:
-        """(first, last + 1) of the rows of a part, among those that are asked."""
+        """(first, last + 1) of the rows of a part, counted in distinct rows."""
         self._refuse_part(part)
         return self._cut.range_of(part)
 
     @property
     def labels(self) -> Any:
-        """The pandas Index [N] of the frame that is explained, where it is not 0..N-1; or None."""
+        """The pandas Index [N] of the explained frame, if it is not 0..N-1; or None."""
         return self._directory.labels
 
     @property
@@ -106,21 +106,22 @@ class Run:
 
     @property
     def failed(self) -> dict[int, str]:
-        """{part: why} of the missing parts that a driver gave up."""
+        """The missing parts that a driver gave up, as {part: why}."""
         missing = set(self.missing)
         return {n: said for n, said in self._directory.failed.items() if n in missing}
 
     def explanation(self, lazy: bool = False) -> Explanation:
-        """One `Explanation` of all N rows.
+        """Returns one `Explanation` of all N rows.
 
         Args:
-            lazy: True: its arrays are memory maps of files that are written beside the parts when
-                first asked for, so that no more memory is taken than a part needs. Rows that were
-                frames are read all the same.
+            lazy: True: its arrays are memory maps of files that are written next to the parts at
+                the first call, so memory holds only one part. Rows that were frames are read into
+                memory in any case.
 
         Returns:
-            An `Explanation`, as `xaijax.merge` of its parts. stats["platform"] says where they
-            were made: a list where they come from several platforms, whose last bits may differ.
+            An `Explanation`, the same as `xaijax.merge` of its parts. stats["platform"] says where
+            they were made. It is a list if they come from several platforms, whose last bits may
+            differ.
 
         Raises:
             SweepIncompleteError: parts are missing. InputError: the parts hold rules.
@@ -136,7 +137,7 @@ class Run:
         return replace(found, data=data, instance_index=index)
 
     def rules(self) -> Rules:
-        """The `Rules` of all N rows, of an `AnchorExplainer`.
+        """Returns the `Rules` of all N rows, for an `AnchorExplainer`.
 
         Raises:
             SweepIncompleteError: parts are missing. InputError: the parts hold no rules.
@@ -148,38 +149,39 @@ class Run:
         return replace(rules, instance_index=self.labels)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Write one Parquet file, a row group for each part. Needs `xaijax[scale]`.
+        """Writes one Parquet file, with a row group for each part. It needs `xaijax[scale]`.
 
-        Columns: row (its place in X), instance (its label, of a frame whose index is not 0..N-1; of
-        an index of several levels a column instance_<level> for each), base_value, phi_<name> and
-        se_<name> (a standard error; where any part was sampled) for each player; with several
-        outputs base_value_<output>, phi_<name>_<output> and so on; with `outputs=` also output,
-        that of each instance. Of rules: row, instance, rule, prediction, precision,
-        precision_lower, coverage, accepted, samples. The schema's metadata say what was asked.
+        The columns are row (its position in X), instance (its label, if the index of a frame is not
+        0..N-1; for an index of several levels a column instance_<level> for each), base_value,
+        phi_<name> and se_<name> (a standard error, if any part was sampled) for each player. With
+        several outputs they are base_value_<output>, phi_<name>_<output> and so on. With `outputs=`
+        there is also output, that of each instance. For rules the columns are row, instance, rule,
+        prediction, precision, precision_lower, coverage, accepted, samples. The schema's metadata
+        contain the question.
 
         Args:
-            path: the file. One of an earlier call is replaced whole, and no other.
+            path: the file. Only a file of an earlier call is replaced.
 
         Returns:
             Its `Path`.
 
         Raises:
-            SweepIncompleteError: parts are missing. InputError: two columns would have one name; a
-                file is there that no run wrote, or no folder.
+            SweepIncompleteError: parts are missing. InputError: two columns would have the same
+                name; the file exists and no run wrote it; or its folder does not exist.
         """
         self._refuse_incomplete()
         return exports.to_parquet(self, path)
 
     def to_zarr(self, path: str | os.PathLike[str]) -> Path:
-        """Write a zarr group, a chunk for each part. Needs `xaijax[scale]`.
+        """Writes a zarr group, with a chunk for each part. It needs `xaijax[scale]`.
 
-        Its arrays are values [N, P] or [N, P, K], base_values and, where any part was sampled,
-        std_errors; with `outputs=` also outputs [N], the model's columns. Its attributes say what
-        was asked, with the names.
+        Its arrays are values [N, P] or [N, P, K], base_values and, if any part was sampled,
+        std_errors; with `outputs=` also outputs [N], the model's columns. Its attributes contain
+        the question and the names.
 
         Args:
             path: the directory of the group: a new or an empty one, or that of an earlier call,
-                which is replaced whole.
+                which is replaced.
 
         Returns:
             Its `Path`.
@@ -198,7 +200,7 @@ class Run:
         return f"Run({str(self.path)!r}: {self.rows:,} rows in {self.parts:,} parts, {state})"
 
     def explanation_of(self, number: int) -> Explanation:
-        """The explanation of one part, as it was written; its stats say where and when."""
+        """Returns the explanation of one part, as it was written; its stats say where and when."""
         self._refuse_part(number)
         found = self._directory.read(number)
         if not isinstance(found, Explanation):
@@ -207,7 +209,7 @@ class Run:
         return without_part(replace(found, stats=stats))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
-        """(first row, the answer) of at most `rows_per_part` rows, one after the other."""
+        """Iterates over (first row, result) of at most `rows_per_part` rows each, in order."""
         if self._place is None:
             for number in range(self.parts):
                 yield self.range_of(number)[0], self._directory.read(number)
@@ -219,7 +221,7 @@ class Run:
 
     @property
     def _place(self) -> np.ndarray | None:
-        """Which of the rows of the parts each row is; None: they are the rows."""
+        """The row of the parts that each row equals; None: the same order."""
         return None if self._distinct == self.rows else DistinctRows.read(self.path).place
 
     def _is_valid(self, number: int) -> bool:
@@ -262,7 +264,7 @@ class Run:
 
 @public
 def open_run(out: str | os.PathLike[str]) -> Run:
-    """Open the directory of a sweep, finished or not; see `Run`.
+    """Opens the directory of a sweep, finished or not; see `Run`.
 
     Args:
         out: the directory, as it was given to `xaijax.sweep`.
@@ -271,7 +273,7 @@ def open_run(out: str | os.PathLike[str]) -> Run:
         A `Run`.
 
     Raises:
-        FileNotFoundError: there is no run. InputError: it is of a newer version, or damaged.
+        FileNotFoundError: there is no run. InputError: the run is from a newer version, or damaged.
 
     Example:
         >>> import tempfile
@@ -287,16 +289,16 @@ def open_run(out: str | os.PathLike[str]) -> Run:
 
 
 AT_ONCE = 1 << 16  # rows that are copied together
-FOLDER = "joined"  # of the run directory: arrays that a lazy explanation maps
+FOLDER = "joined"  # folder in the run directory: arrays that a lazy explanation maps
 ARRAYS = ("values", "base_values", "std_errors", "present", "bounds", "data")
-COUNTED = ("naive_rows", "checked_rows")  # in the stats: one number, which grows with the rows
+COUNTED = ("naive_rows", "checked_rows")  # stats that are one number and grow with the rows
 Made = Callable[[str, tuple[int, ...], Any], np.ndarray]  # (name, shape, dtype) -> an empty array
 
 
 def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Explanation:
     """One explanation of all parts; lazy: its arrays are memory maps of files in `folder`.
 
-    place: int64 [N], which of the rows of the parts each row is; None: they are the rows.
+    place: int64 [N], the row of the parts that each row equals; None: the same order.
     """
     whole = _whole(parts, int(sum(parts.sizes)) if place is None else len(place))
     if not lazy:
@@ -313,7 +315,7 @@ def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Ex
                 try:
                     os.replace(making, target)
                 except OSError:
-                    if not target.is_dir():  # else another reader was faster by a moment
+                    if not target.is_dir():  # otherwise another reader was just faster
                         raise
                     shutil.rmtree(making)
         except BaseException:
@@ -324,12 +326,12 @@ def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Ex
 
 
 def forget(folder: Path) -> None:
-    """Remove the files of lazy explanations: a part is about to change."""
+    """Removes the files of lazy explanations, since a part is about to change."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 def joined_rules(parts: Sequence[Rules], place: np.ndarray | None) -> Rules:
-    """The rules of all parts, in order; counts are added up. place: as of `joined`."""
+    """The rules of all parts, in order; counts are added up. place: as for `joined`."""
     stats = dict(parts[0].stats)
     stats.pop(PART, None)
     for name in (*SUMMED, "rounds", "widened"):
@@ -347,12 +349,12 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def _whole(parts: Run, N: int) -> Explanation:
-    """`merge` of one row of each part: what all of it says beside its arrays, and its checks."""
+    """The `merge` of one row of each part: all facts besides the arrays, and all checks."""
     rows, added = [], dict.fromkeys(COUNTED, 0)
     for number in range(len(parts.sizes)):
         part = without_part(parts.explanation_of(number))
         added = {name: one + part.stats.get(name, 0) for name, one in added.items()}
-        one = part[:1]  # whose arrays are views that would keep the part
+        one = part[:1]  # its arrays are views that would keep the part
         arrays = {
             name: np.array(getattr(one, name))
             for name in ARRAYS
@@ -364,14 +366,14 @@ def _whole(parts: Run, N: int) -> Explanation:
     provenance, stats = dict(whole.provenance), dict(whole.stats)
     if "instances" in provenance:
         provenance["instances"] = N
-    if added["naive_rows"] < math.inf:  # as many for each row, also for those that are not asked
+    if added["naive_rows"] < math.inf:  # the same for each row, explained or not
         added["naive_rows"] = added["naive_rows"] * N // int(sum(parts.sizes))
     stats |= {name: one for name, one in added.items() if name in stats}
     return replace(whole, provenance=provenance, stats=stats)
 
 
 def without_part(found: Explanation) -> Explanation:
-    """The explanation of a part without what is of the part alone."""
+    """The explanation of a part without the facts of this part alone."""
     stats = {name: value for name, value in found.stats.items() if name != PART}
     return replace(found, stats=stats)
 
@@ -379,7 +381,7 @@ def without_part(found: Explanation) -> Explanation:
 def _filled(
     parts: Run, whole: Explanation, place: np.ndarray | None, made: Made, fill: bool = True
 ) -> Explanation:
-    """`whole` with the arrays of all parts; fill: read from the parts, else there already."""
+    """`whole` with the arrays of all parts; fill: read them from the parts, else they exist."""
     N = int(sum(parts.sizes)) if place is None else len(place)
     fields = {name: getattr(whole, name) for name in ARRAYS}
     of_rows = {name: one for name, one in fields.items() if isinstance(one, np.ndarray)}
@@ -400,14 +402,14 @@ def _filled(
 
 
 def _fill(parts: Run, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
-    """Write the rows of all parts one under the other; of_rows: an entry for each part."""
+    """Writes the rows of all parts one after the other; of_rows: an entry for each part."""
     start = 0
     for number, size in enumerate(parts.sizes):
         part = parts.explanation_of(number)
         for name, array in out.items():
             field, _, stat = name.partition(".")
             own = part.stats.get(stat) if stat else getattr(part, field)
-            # What a part does not say is the same for all of its rows, as `merge` has it.
+            # A value that a part lacks is the same for all of its rows, as in `merge`.
             array[start : start + size] = of_rows[name][number] if own is None else own
         start += size
     for array in out.values():
@@ -422,9 +424,9 @@ def _spread(
     place: np.ndarray,
     made: Made,
 ) -> None:
-    """The same, where rows of the parts stand for several rows: one array after the other.
+    """The same if rows of the parts represent several rows: one array after the other.
 
-    made: for the rows of the parts, which are held once more beside them.
+    made: makes arrays for the rows of the parts, which are held in addition.
     """
     D = int(sum(parts.sizes))
     for name, array in out.items():
@@ -434,5 +436,5 @@ def _spread(
             array[start : start + AT_ONCE] = distinct[name][place[start : start + AT_ONCE]]
         if isinstance(array, np.memmap):
             array.flush()
-            path: Any = getattr(distinct.pop(name), "filename", None)  # unmapped before it goes
+            path: Any = getattr(distinct.pop(name), "filename", None)  # unmapped before removal
             os.unlink(path)

@@ -45,10 +45,10 @@ from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, Task, own_players_of
 from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
-LOOKED_AT = 64  # rows that the plan is made of
-AT_EACH = 4  # rows that are read together of those spread over X
-LEAST = 64  # rows of a part, where no time is known
-MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, about, where no time is known
+LOOKED_AT = 64  # rows that the plan uses
+AT_EACH = 4  # rows that are read together, of those spread over X
+LEAST = 64  # rows of a part, if no time is known
+MODEL_ROWS = {"jax": 2 << 27, "host": 2 << 20}  # of a part, approximately, if no time is known
 STOPPED = "xaijax: interrupted:"  # begins the note of a KeyboardInterrupt
 Measured = Callable[[InputRows, Mapping[str, Any]], tuple[float | None, int]]
 
@@ -66,7 +66,7 @@ def sweep(
     options: Mapping[str, Any] | None = None,
     progress: Shown = None,
 ) -> Run:
-    """Explain many rows part by part into a directory; calling it again resumes.
+    """Explains many rows part by part into a directory; calling it again resumes.
 
     Each part is a file that is written completely or not at all. If a process ends, its parts stay,
     and the next call computes those that are missing. The values of a part depend only on the
@@ -77,27 +77,27 @@ def sweep(
 
     Args:
         explainer: an `Explainer`, `GradientExplainer`, `AmortizedExplainer`, `FederatedExplainer`,
-            `AnchorExplainer`, or a `QII` of an individual quantity. With workers it travels as a
+            `AnchorExplainer`, or a `QII` of an individual quantity. With workers it is pickled as a
             recipe. players= per instance belong to the rows of X. The share fallback= of an
-            amortised explainer is taken of each part.
+            amortised explainer applies to each part.
         X: rows [N, *F]: an array, a memory map, a frame; or a file "rows.npy" or "rows.parquet", a
             list or folder of Parquet files or a pyarrow Dataset of them, whose columns are read by
-            the names of the explainer's background where that is a frame, else as a matrix. Of maps
-            and files each worker reads its own rows.
-        out: the directory. A new or an empty one, or that of the same sweep.
+            the names of the explainer's background if that is a frame, else as a matrix. Each
+            worker reads its own rows from memory maps and files.
+        out: the directory: a new or an empty one, or that of the same sweep.
         executor: where the parts run. None: in this process. A whole number: the number of
             processes started on this machine. A Dask Client, `xaijax.engines.ray()`, or anything
             whose submit(function, *args) returns a future. `xaijax.engines.slurm()` or
             `shard(k, n)`: in this process, but only every n-th part.
         rows_per_part: int or None. None: a new run times its first rows and chooses parts of
             about 5 seconds, then of about 8, of at most 10,000 rows; the manifest keeps the sizes,
-            so that a later call has the same parts. An int fixes one size.
-        retries: int from 0. How often a part that raised, or took too long, is tried again on
-            workers. Errors of this library are not: the rows would be refused again. Here
-            exceptions come through at once. A part whose process died twice runs alone, and is
-            given up when that dies too.
+            so a later call has the same parts. An int fixes one size.
+        retries: int from 0. The number of times that a part that raised, or took too long, is tried
+            again on workers. Errors of this library are not retried: the rows would be refused
+            again. Without workers, exceptions are raised at once. A part whose process died twice
+            runs alone, and is given up if that process dies too.
         timeout: float or None. Time limit per part, in seconds. The worker of a part that exceeds
-            it is ended, if the engine can end one (docs/scaling.md).
+            it is killed, if the engine supports that (docs/scaling.md).
         format: "npz"; "parquet" and "zarr" write explanation.parquet or explanation.zarr into
             `out` as well, once all parts are there (`Run.to_parquet`, `Run.to_zarr`).
         options: dict or None. Keywords of the explainer's call: {"outputs": "predicted"},
@@ -106,16 +106,17 @@ def sweep(
             or False.
 
     Returns:
-        A `Run`, complete (of a shard: as far as all shards are).
+        A `Run`. It is complete (for a shard: as far as all shards are).
 
     Raises:
-        ResumeMismatchError: a directory of another question, with the fields that differ.
-        InputError, InputTypeError: an argument that is not accepted; a directory at which another
-            driver is at work; what an explainer raises for its first rows. With workers, also an
-            explainer that cannot be pickled; the message names the argument.
+        ResumeMismatchError: the directory has another question; the message has the fields that
+            differ.
+        InputError, InputTypeError: an argument is not accepted; another driver uses the directory;
+            or the explainer refuses its first rows. With workers, also if the explainer cannot be
+            pickled; the message names the argument.
         SweepIncompleteError: at the end, if parts failed; the others are kept.
-        TimeoutError, OSError (a full or read-only disk), the model's own exceptions: parts that
-            are there are kept.
+        TimeoutError, OSError (a full or read-only disk), the model's own exceptions: existing parts
+            are kept.
 
     Example:
         >>> import tempfile
@@ -139,10 +140,10 @@ def sweep(
     _refuse_outputs(given.get("outputs"), source.rows)
     refuse_format(format, out, explainer, given)
     check = check_of(explainer)
-    if isinstance(source, Held) and check is not None:  # of files a part says what is wrong
+    if isinstance(source, Held) and check is not None:  # for files, the part reports what is wrong
         source.check(check)
     own = own_players_of(explainer, source)
-    if own is not None:  # tasks bring the numbers of their rows along
+    if own is not None:  # tasks carry the numbers of their rows
         explainer = type(explainer)(**{**made_of(explainer), "players": own})
     if isinstance(explainer, AmortizedExplainer):
         explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
@@ -170,7 +171,7 @@ def sweep(
             engine = engine_for(explainer)
             return time_of(engine, task, seconds), engine.at_once
 
-        # A row on which a model dies or hangs is for its part to find.
+        # A row on which a model dies or hangs is left to its part.
         over = executor is None and seconds is None
         labels = rows_of(source.X).index if isinstance(source, Held) else None
         of_run = _asked(explainer, given, source, directory, each, over, measured)
@@ -202,7 +203,7 @@ def sweep(
 
 @contextmanager
 def _interruptible(directory: RunDirectory) -> Iterator[None]:
-    """Add a note to a KeyboardInterrupt that says how many parts are kept."""
+    """Adds a note to a KeyboardInterrupt that says how many parts are kept."""
     try:
         yield
     except KeyboardInterrupt as stopped:
@@ -215,7 +216,7 @@ def _interruptible(directory: RunDirectory) -> Iterator[None]:
 
 
 def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
-    """Run the tasks, and keep why some were given up, also where the driver is interrupted."""
+    """Runs the tasks, and keeps why some were given up, also if the driver is interrupted."""
     try:
         driver.run(tasks)
         if driver.failed:
@@ -225,7 +226,7 @@ def _drive(driver: Driver, tasks: Iterator[Task], shard: Shard) -> None:
         driver.close()
         try:
             driver.directory.write_failed(driver.failed, shard.name)
-        except OSError as other:  # the disk that stopped the sweep, say: it is told once
+        except OSError as other:  # such as the disk that stopped the sweep: it is reported once
             stopped.add_note(f"xaijax: why parts failed could not be written: {other}")
         raise
     driver.directory.write_failed(driver.failed, shard.name)
@@ -240,21 +241,21 @@ def _asked(
     spread: bool,
     measured: Measured,
 ) -> Any:
-    """The explainer with the run's tile; a new run's manifest is written, another's is refused."""
+    """The explainer with the run's tile; writes a new run's manifest, refuses another run's."""
     there = directory.manifest
-    # Of the first part alone; a later call looks at as many rows as the first one did.
+    # Rows of the first part alone; a later call uses as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
     some = source.part(0, looked_at).read()
     if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
-        encode(some, "X", {})  # which refuses what no part could be written with
+        encode(some, "X", {})  # raises for what no part could be written with
     own = made_of(explainer).get("players")
     own = own if isinstance(own, OwnPlayers) else None
     first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
-    plan = _planned(first, options, some)  # which refuses rows that are not accepted
+    plan = _planned(first, options, some)  # raises for rows that are not accepted
     over, numbers = _over(source) if spread else (None, ())
     question = question_of(explainer, options, source.facts(), some, over, numbers)
     if there is None:
-        # Equal rows may have other players, or go to an amortised explainer's fallback or not.
+        # Equal rows may have different players, or differ in an amortised explainer's fallback.
         sharing = own is None and not isinstance(explainer, AmortizedExplainer)
         sharing = sharing and may_share(made_of(explainer), options)
         found = distinct_of(source) if sharing else None
@@ -290,7 +291,7 @@ def _asked(
 
 
 def _over(source: InputRows) -> tuple[Any, Sequence[int]]:
-    """Some rows spread over X, the first and the last among them, and their numbers."""
+    """Some rows spread over X, including the first and the last, and their numbers."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
     cuts = [range(n, min(n + AT_EACH, source.rows)) for n in starts.tolist()]
     some = [source.part(cut.start, cut.stop).read() for cut in cuts]
@@ -299,7 +300,7 @@ def _over(source: InputRows) -> tuple[Any, Sequence[int]]:
 
 
 def _distinct(source: InputRows, run: Run) -> InputRows:
-    """The rows that the parts answer: all, or each of those that occur often once."""
+    """The rows that the parts explain: all rows, or each repeated row once."""
     count = run.manifest["distinct"]
     return source if count == run.rows else Picked(source, of_run(run.path, source, count).first)
 
@@ -318,7 +319,8 @@ def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
 def _rows_of_part(plan: Any) -> int:
     """The size of parts if the first rows could not be timed, since their model raised or died.
 
-    As many as ask a model for some hundred million rows; a part is then seconds of work.
+    A part has the number of rows that takes some hundred million model rows, which is seconds of
+    work.
     """
     if plan is None:
         return MOST
@@ -327,7 +329,7 @@ def _rows_of_part(plan: Any) -> int:
 
 
 def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
-    """Parts of this shard that have no valid file; files that are not valid are set aside."""
+    """Parts of this shard that have no valid file; invalid files are set aside."""
     numbers = [number for number in run.missing if shard.has(number)]
     for number in numbers:
         if directory.part(number).exists():
@@ -337,7 +339,7 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
 
 
 def _of_first(explainer: object, own: OwnPlayers | None) -> object:
-    """The explainer as it travels: of players that rows have of their own those of one row."""
+    """The explainer as it is pickled: with players for each row, only those of one row."""
     return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
 
 
@@ -369,8 +371,8 @@ def _refuse_outputs(outputs: Any, rows: int) -> None:
         raise InputError(f"options: outputs has {len(outputs):,} entries, but X has {rows:,} rows.")
 
 
-EVERY = 60.0  # seconds between two lines where there is no terminal
-LOOKS = 1.0  # seconds between two looks at the parts that run
+EVERY = 60.0  # seconds between two lines if there is no terminal
+LOOKS = 1.0  # seconds between two checks of the running parts
 
 
 class Progress:
@@ -404,7 +406,7 @@ class Progress:
         self._bar.close()
 
     def done(self, rows: int) -> None:
-        """Some more rows are answered."""
+        """Counts some more answered rows."""
         with self._telling:
             self._done += rows
             self._show(self._done)
@@ -420,12 +422,12 @@ class Progress:
                     self._tell()
 
     def _show(self, rows: int) -> None:
-        """Move the bar forwards only; a part that is tried again starts from zero."""
+        """Moves the bar forwards only; a part that is tried again starts from zero."""
         before, self._shown = self._shown, min(self._rows, max(self._shown, rows))
         self._bar.update(self._shown - before)
 
     def _tell(self) -> None:
-        """Write a line if the last one is old enough."""
+        """Writes a line if the last one is old enough."""
         now = time.monotonic()
         if now - self._told >= EVERY:
             self._told = now
@@ -433,7 +435,7 @@ class Progress:
             sys.stderr.flush()
 
     def line(self, now: float) -> str:
-        """How far the sweep is, in a line."""
+        """The progress of the sweep, in one line."""
         each = (self._shown - self._kept) / max(now - self._start, 1e-9)
         left = (self._rows - self._shown) / each if each else float("inf")
         share = self._shown / self._rows

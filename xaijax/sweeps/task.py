@@ -1,7 +1,7 @@
-"""One part of a sweep, run anywhere: rows read, explained, written; what comes back is small.
+"""One part of a sweep, run anywhere: rows are read, explained and written; the result is small.
 
-The recipe of the explainer travels with the task, is opened once in a process, and the file that is
-written is the truth: a receipt says no more than that one should be there.
+The recipe of the explainer is pickled with the task and opened once in a process. The written file
+is the truth: a receipt only says that there should be one.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from xaijax.tables.rows import rows_of
 RAISED = "xaijax: raised in"
 OF_PART = "these are hybrids of the part's"
 EVERY = 1.0  # seconds between two reports of a part's share
-ENOUGH = 0.5  # seconds of a call by which a row's time is known
-SLOW = 3.0  # seconds of a first call that count as its row's own
-_opened = threading.local()  # an explainer is asked by one thread at a time
+ENOUGH = 0.5  # seconds of a call that are enough to time a row
+SLOW = 3.0  # seconds of a first call that count as its row's time
+_opened = threading.local()  # an explainer is used by one thread at a time
 _first_part: tuple[Any, Fingerprint] | None = None  # of a run
 
 
@@ -62,8 +62,8 @@ class ExplainerRecipe:
 
     explainer: bytes
     options: bytes
-    x64: bool  # whether JAX keeps 64 bits where it was made
-    # What the model's function reads where it was made, and the version of Python that said it.
+    x64: bool  # whether JAX has 64 bits enabled where it was made
+    # What the model's function reads where it was made, and the version of Python there.
     held: tuple[tuple[str, str], ...] = ()
     python: str = ""
 
@@ -71,9 +71,9 @@ class ExplainerRecipe:
     def of(
         cls, explainer: object, options: dict[str, Any], read: Mapping[str, str] | None = None
     ) -> ExplainerRecipe:
-        """Pack them; raises InputTypeError that names what cannot travel.
+        """Packs them; raises InputTypeError that names what cannot be pickled.
 
-        read: what the model's function reads, as the question has it.
+        read: what the model's function reads, as in the question.
         """
         packed, x64 = pack(explainer, "explainer"), bool(jax.config.jax_enable_x64)
         told = tuple((read or {}).items())
@@ -81,11 +81,11 @@ class ExplainerRecipe:
 
     @property
     def digest(self) -> str:
-        """Of its bytes."""
+        """The digest of its bytes."""
         return hashlib.blake2b(self.explainer + self.options, digest_size=16).hexdigest()
 
     def open(self) -> OpenedTask:
-        """The explainer, made in this process and thread unless it was the last one asked."""
+        """The explainer, made in this process and thread unless it was the last one used."""
         last = getattr(_opened, "last", None)
         if last is not None and last[0] == self.digest and not last[1].changed:
             return last[1]
@@ -97,31 +97,33 @@ class ExplainerRecipe:
         return made
 
     def _refuse_other_state(self, explainer: object) -> None:
-        """Raise ResumeMismatchError where the model's function reads other values here: a global
-        that was assigned after its module was imported does not travel.
+        """Raises ResumeMismatchError if the model's function reads other values here.
+
+        A global that was assigned after its module was imported is not pickled.
         """
         model = made_of(explainer).get("model")
         recipe = getattr(model, "recipe", None)
         if not self.held or recipe is None or self.python != platform.python_version():
             return
         now = held(recipe.given.get("f"))
-        # Code travels by the name of its module. pytest, for one, compiles it with other asserts.
+        # Code is pickled by the name of its module. pytest, for example, compiles it with other
+        # asserts.
         values = [one for one in self.held if one[1] != MOVED and not one[0].endswith(CODE)]
         differ = [name for name, one in values if now.get(name, one) != one]
         if differ:
             raise ResumeMismatchError(
                 f"the model reads other values in this process than where the sweep began: "
                 f"{', '.join(map(shown, differ))}. What is assigned after a "
-                f"module is imported does not travel to workers: give it as params=, or bind it to "
+                f"module is imported is not sent to workers: give it as params=, or bind it to "
                 f"the function with functools.partial."
             )
 
 
 def own_players_of(explainer: object, source: InputRows) -> OwnPlayers | None:
-    """The players of each row where rows have their own; raises InputError for those of others."""
+    """The players of each row if rows have their own; raises InputError for those of other rows."""
     holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
     if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
-        explainer.check(source.part(0, 1).read())  # it reads them when it sees rows
+        explainer.check(source.part(0, 1).read())  # it reads them when it gets rows
     found = getattr(holder, "players", None)
     if not isinstance(found, OwnPlayers):
         return None
@@ -130,7 +132,7 @@ def own_players_of(explainer: object, source: InputRows) -> OwnPlayers | None:
 
 
 def with_numbers(explainer: object, numbers: np.ndarray) -> object:
-    """The same explainer for other rows, whose entries belong to these of its players, [N, F]."""
+    """The same explainer for other rows; numbers [N, F]: the player of each entry."""
     given = made_of(explainer)
     names = given["players"].names
     return type(explainer)(**{**given, "players": OwnPlayers(numbers, names)})
@@ -138,22 +140,23 @@ def with_numbers(explainer: object, numbers: np.ndarray) -> object:
 
 @dataclass(frozen=True)
 class OpenedTask:
-    """An explainer that is ready to be asked, and the keywords of its call."""
+    """An explainer that is ready to be used, and the keywords of its call."""
 
     explainer: object
     options: dict[str, Any]
 
     @property
     def changed(self) -> bool:
-        """Whether what it was asked has changed how it answers: a translated estimator whose rows
-        sent it to the host, or centred it. Each part is asked of one that has not, so that what
-        a part holds does not depend on the parts before it.
+        """Whether earlier rows have changed how it answers.
+
+        They do if they sent a translated estimator to the host, or centred it. Each part uses an
+        explainer that has not changed, so that a part does not depend on the parts before it.
         """
         found = getattr(made_of(self.explainer).get("model"), "comparison", None)
         return getattr(found, "stage", 0) > 0
 
     def anew(self) -> OpenedTask:
-        """The same explainer with a model that was asked nothing, made in this process."""
+        """The same explainer with an unused model, made in this process."""
         given = made_of(self.explainer)
         model = given["model"]
         check_unchanged(model)
@@ -170,7 +173,7 @@ class OpenedTask:
         told: Callable[[float], None] | None = None,
         numbers: np.ndarray | None = None,
     ) -> Explanation | Rules:
-        """Explain some rows.
+        """Explains some rows.
 
         first: position of the first of them among all rows. told: called now and then with the
         completed share. numbers: [N, F], the player of each entry, if each instance has its own
@@ -185,7 +188,7 @@ class OpenedTask:
         if outputs is not None and not isinstance(outputs, str):
             options["outputs"] = outputs[first : first + len(rows)]
         with warnings.catch_warnings(), of_some_rows(), watched(told):
-            warnings.simplefilter("ignore", LongRunWarning)  # of a sweep the bar tells
+            warnings.simplefilter("ignore", LongRunWarning)  # the sweep's bar shows it
             return method(rows, **options, **accepted(method, {"progress": False}))
 
 
@@ -201,18 +204,18 @@ class Task:
     out: str
     run: str | None  # the id of the run that asked for it
     recipe: ExplainerRecipe | None  # None: the explainer is where the task runs
-    term: Term | None = None  # the driver that gave it out
+    term: Term | None = None  # the driver that submitted it
     measured: bool = False  # True: time the rows and write nothing
     numbers: np.ndarray | None = None  # player of each entry, if each row has its own players
 
     def where(self) -> str:
-        """Which rows these are, in words."""
+        """The part and its rows, in words."""
         return f"part {self.part}, rows {self.first:,} to {self.last - 1:,} of {self.of}"
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a task says when its part is written, or measured; under 1 kB as a pickle."""
+    """The receipt of a task whose part is written, or measured; under 1 kB as a pickle."""
 
     part: int
     rows: int
@@ -222,9 +225,9 @@ class Receipt:
 
 
 def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
-    """Answer a part and write its file; opened: the explainer, where it is here already.
+    """Explains a part and writes its file; opened: the explainer, if it is here already.
 
-    An exception of the model comes through unchanged, with the rows in a note.
+    An exception of the model is raised unchanged, with the rows in a note.
     """
     started = time.perf_counter()
     try:
@@ -243,7 +246,7 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
     except Exception as error:
         counted_in_X(error, task.piece)
         notes = getattr(error, "__notes__", [])
-        notes[:] = [note.replace(OF_X, OF_PART) for note in notes]  # a call here is of a part
+        notes[:] = [note.replace(OF_X, OF_PART) for note in notes]  # a call here explains a part
         if task.where() not in str(error):
             error.add_note(f"{RAISED} {task.where()}; the parts before are kept.")
         raise
@@ -280,10 +283,10 @@ class _Share:
 
 
 def _measured(task: Task, opened: OpenedTask) -> Receipt:
-    """Time calls on a growing number of rows until one takes `ENOUGH` seconds; write no part.
+    """Times calls on a growing number of rows until one takes `ENOUGH` seconds; writes no part.
 
-    The first call also compiles, traces and loads, and not all of that is in its result. It counts
-    only if it takes so long that a second one would cost more than it tells.
+    The first call also compiles, traces and loads, and not all of this time is in its result. It
+    counts only if it takes so long that a second call would not be worth its cost.
     """
     rows, count, best, calls = task.piece.read(), 1, math.inf, 0
     while True:
@@ -293,7 +296,7 @@ def _measured(task: Task, opened: OpenedTask) -> Receipt:
             numbers = None if task.numbers is None else task.numbers[:count]
             found = opened.answer(some, task.first, None, numbers)
         except Exception:
-            if best < math.inf:  # the part that holds the row that raises will say so
+            if best < math.inf:  # the part with the row that raises will report it
                 break
             raise
         calls += 1
@@ -310,8 +313,9 @@ def _measured(task: Task, opened: OpenedTask) -> Receipt:
 
 
 def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str, Any]) -> None:
-    """Raise ResumeMismatchError where a part that is there is of another model or background, which
-    would be refused when the parts are joined, after all of them were answered.
+    """Raises ResumeMismatchError if an existing part has another model or background.
+
+    Otherwise the parts would be refused when they are joined, after all of them were computed.
     """
     global _first_part
     key = task.out, task.run
@@ -338,12 +342,12 @@ def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str,
 
 
 def raised_in_part(error: BaseException) -> bool:
-    """Whether a part raised it, and not what is looked at before."""
+    """Whether a part raised it, and not a check before the parts."""
     return any(note.startswith(RAISED) for note in getattr(error, "__notes__", ()))
 
 
 def here() -> str:
-    """What bits depend on, beside versions: the machine and the devices."""
+    """Describes what identical results depend on besides versions: the machine and the devices."""
     kinds = sorted({device.device_kind for device in jax.local_devices()})
     return f"{platform.system()} {platform.machine()}, {jax.default_backend()}: {', '.join(kinds)}"
 

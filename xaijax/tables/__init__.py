@@ -1,8 +1,8 @@
-"""Rows of any kind as codes, of which hybrids are made, and back unchanged.
+"""Rows of any kind as codes, which hybrids are made of, and back unchanged.
 
 Reading order:
 
-    own_table       `OwnTable`: rows of which each has its own players, or its own baseline
+    own_table       `OwnTable`: rows that each have their own players, or their own baseline
     frame_table     `FrameTable`: frames of mixed types, for host models
     tree_table      `TreeTable`: rows in several arrays, as codes in a line
     table           `CodeTable`: what the engine asks of rows; arrays as floats, bits or numbers

@@ -30,8 +30,8 @@ class ArrowColumns:
 
     Attributes:
         kind: "array" or a library of frames.
-        schema: of pyarrow, with plain types: categories are their values.
-        dtypes: of a frame, (name, dtype) where it is not what the library makes of the type.
+        schema: that of pyarrow, with plain types: categories are their values.
+        dtypes: those of a frame, (name, dtype) where it is not what the library makes of the type.
     """
 
     kind: str
@@ -80,9 +80,9 @@ def settled(
 ) -> ArrowColumns:
     """How columns are handed over; types: those of a column in all files.
 
-    missing: columns of whole numbers or bool, some of which are null in any file. background: rows
-    of the explainer, whose dtypes say what categories and missing numbers become. folders: columns
-    that folders name, which are categories where the background has them so.
+    missing: columns of whole numbers or bool that have nulls in any file. background: rows of the
+    explainer, whose dtypes say what categories and missing numbers become. folders: columns that
+    folders name, which are categories if the background has them so.
 
     Raises InputError, InputTypeError for types that do not go together, or into an array.
     """
@@ -142,7 +142,7 @@ def _common(name: str, types: Sequence[Any]) -> Any:
 
 
 def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> None:
-    told = [one for one in types if str(one) != "null"]  # as of an empty file
+    told = [one for one in types if str(one) != "null"]  # as in an empty file
     for one in told or types:
         if not str(one).startswith(NUMBERS):
             raise InputTypeError(
@@ -151,7 +151,7 @@ def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> Non
             )
     if empty_truth:
         raise InputTypeError(
-            f"X: column {name!r} holds bool of which some are missing, but the explainer's "
+            f"X: column {name!r} holds bool with missing entries, but the explainer's "
             "background is an array of numbers. Write it as numbers, or fill it."
         )
 
@@ -205,7 +205,9 @@ def _cast(column: Any, field: Any) -> Any:
 
 
 def _refuse_unknown(column: Any, name: str, dtype: Any, first: int) -> None:
-    """Raise InputError for a value that is none of the background's categories, if it lists any."""
+    """Raises InputError for a value that is none of the background's categories, if it lists
+    any.
+    """
     known = getattr(dtype, "categories", None)
     if known is None or not hasattr(known, "__len__"):  # of polars an open list
         return

@@ -121,7 +121,7 @@ def _pandas_codes(levels: Any, column: Any, label: Any) -> tuple[Any, np.ndarray
 
 
 def _refuse_merged(codes: np.ndarray, known: int, dtypes: tuple[Any, Any], label: Any) -> None:
-    """Raise InputError if values that had codes of their own are one in a dtype for both."""
+    """Raises InputError if values that had codes of their own are one in a dtype for both."""
     if not np.array_equal(codes[:known], np.arange(known)):
         raise InputError(
             f"X, column {label!r} has dtype {dtypes[1]}, but the background has {dtypes[0]}. No "
@@ -192,14 +192,14 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
 
 
 def _shared_places(dtype: Any, known: Any) -> tuple[list[int], list[int]]:
-    """Of two categorical dtypes, the places in each of the categories that both have."""
+    """Places, in each of two categorical dtypes, of the categories that both have."""
     place = {category: j for j, category in enumerate(known.categories)}
     pairs = [(i, place[c]) for i, c in enumerate(dtype.categories) if c in place]
     return [i for i, _ in pairs], [j for _, j in pairs]
 
 
 def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
-    """Raise InputError for categories of pandas in another order than those of `owner`.
+    """Raises InputError for categories of pandas in another order than those of `owner`.
 
     The model gets rows of the owner's dtype; one that reads codes would see other numbers than in X
     itself. (Equal dtypes of pandas may differ in this: unordered ones compare as sets.)
@@ -219,7 +219,7 @@ def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
 
 
 def _warn_of_other_codes(dtype: Any, known: Any, label: Any) -> None:
-    """Warn of categories that are missing or more than the owner's, where that moves codes."""
+    """Warns of categories that are missing or more than the owner's, if that moves codes."""
     if dtype.categories is known.categories:
         return
     own, places = _shared_places(dtype, known)

@@ -33,7 +33,7 @@ def frame_labels(frame: Any, name: str) -> tuple[str, ...]:
 
 
 def same_labels(got: Sequence[str], expected: Sequence[str], name: str, owner: str) -> None:
-    """Refuse other columns than those of `owner`, or the same in another order."""
+    """Refuses other columns than those of `owner`, or the same in another order."""
     if list(got) == list(expected):
         return
     missing = [label for label in expected if label not in set(got)]
@@ -177,7 +177,7 @@ def row_like(series: Any, data: Any, name: str) -> Any:
 def aligned(series: Any, data: Any, name: str) -> Any:
     """A pandas Series by the index of the data, which says which row is which; else as it came.
 
-    Raises InputError where they do not have the same index.
+    Raises InputError if they do not have the same index.
     """
     if not (type(series).__module__.startswith("pandas") and hasattr(series, "index")):
         return series
@@ -191,6 +191,6 @@ def aligned(series: Any, data: Any, name: str) -> Any:
         raise InputError(
             f"{name} is a Series of {len(index)} rows whose index is not that of the data's "
             f"{len(wanted)} rows. Make it from the data itself, or say {name}.to_numpy() if the "
-            "rows stand in the order of the data."
+            "rows are in the order of the data."
         )
     return series.reindex(wanted)

@@ -1,12 +1,13 @@
-"""`OwnTable`: rows of which each has its own players, or its own baseline.
+"""`OwnTable`: rows that each have their own players, or their own baseline.
 
-The engine knows one numbering of players and one list of donors. So a row of codes says more here:
+The engine knows one numbering of players and one list of donors. A row of codes therefore says more
+here:
 
     [ P marks | C codes of the row | C codes of what stands in for it | C owners ]
 
 Mark p is 1 while player p is kept. A coalition keeps and replaces marks alone. All else is always
 kept (the stand-ins of donors: always replaced), and what the marks say is done where the model is
-asked (`mixed`). Owners are there only where each row has its own players.
+asked (`mixed`). Owners are there only if each row has its own players.
 
 Letters: M rows, N instances, P players, C code columns of the table within.
 """
@@ -43,7 +44,7 @@ class OwnTable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is asked in JAX: the codes of one row."""
+        """Shape of what is asked in JAX: the codes of one row."""
         return (self.P + (2 + self._of_each) * self.owner.shape[-1],)
 
     @property

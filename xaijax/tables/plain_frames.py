@@ -38,7 +38,7 @@ def missing_name(value: Any) -> str | None:
 
 
 def missing_value(name: str) -> Any:
-    """The missing value of this name; ValueError where there is none."""
+    """The missing value of this name; ValueError if there is none."""
     if name not in MISSING:
         raise ValueError(f"{name!r:.60} is no missing value of pandas")
     return getattr(_library("pandas"), name)

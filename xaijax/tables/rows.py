@@ -60,7 +60,7 @@ class GivenRows:
         return None
 
     def labelled(self, index: Any) -> Any:
-        """The rows with these labels, where the library keeps labels; else as they are."""
+        """The rows with these labels, if the library keeps labels; else as they are."""
         return self.given
 
     @property
@@ -95,7 +95,7 @@ class GivenRows:
     def column(self, place: int) -> np.ndarray:
         """One column [M] as NumPy: numbers stay numbers (missing: NaN), the rest as objects.
 
-        Of an array it is a view; entries of instances of rank above 1 are counted in C order.
+        For an array it is a view; entries of instances of rank above 1 are counted in C order.
         """
         array = self._array
         if hasattr(array, "__array__"):
@@ -143,9 +143,9 @@ class GivenRows:
         return out
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """One row, of the "median" or "mean" of each column; of other values the most frequent.
+        """One row, of the "median" or "mean" of each column; for other values the most frequent.
 
-        Of an array it is [1, *F], float64 unless the rows are floats. Raises InputError for no
+        For an array it is [1, *F], float64 unless the rows are floats. Raises InputError for no
         rows, and for NaN unless allowed.
         """
         array = checks.as_array(self.given, name)
@@ -248,7 +248,7 @@ class FrameRows(GivenRows):
 
 
 class PandasRows(FrameRows):
-    """A frame of pandas, of which index, dtypes and order come through unchanged."""
+    """A frame of pandas, whose index, dtypes and order come through unchanged."""
 
     kind = "pandas"
 
@@ -286,7 +286,7 @@ class PandasRows(FrameRows):
         return series.to_numpy()
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """Numbers become floats; of other columns it is the first of the most frequent values."""
+        """Numbers become floats; for other columns it is the first of the most frequent values."""
         rows = self.given
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
@@ -324,7 +324,7 @@ class PandasRows(FrameRows):
 
 
 class PolarsRows(FrameRows):
-    """A frame of polars, of which dtypes and order come through unchanged; it has no index."""
+    """A frame of polars, whose dtypes and order come through unchanged; it has no index."""
 
     kind = "polars"
 
@@ -339,7 +339,7 @@ class PolarsRows(FrameRows):
         return (series.cast(float) if missing else series).to_numpy()
 
     def summary(self, how: str, name: str, allow_nan: bool | NanColumns) -> Any:
-        """Numbers become Float64; of other columns it is the first of the most frequent values."""
+        """Numbers become Float64; for other columns it is the first of the most frequent values."""
         rows = self.given
         if len(rows) == 0:
             raise InputError(f"{name} has 0 rows; at least 1 is needed.")
@@ -443,15 +443,17 @@ class TreeRows(GivenRows):
         return self._of_each(np.array)
 
     def stacked(self, parts: Sequence[Any]) -> Any:
-        """Leaf by leaf."""
+        """The parts one after the other, leaf by leaf."""
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def beside(self, columns: Mapping[str, Any]) -> Any:
-        """Not made: a tree has no place for columns of numbers."""
+        """Raises InputTypeError: a tree has no place for columns of numbers."""
         raise InputTypeError(f"rows in a {type(self.given).__name__}: give one array or a frame.")
 
     def with_row(self, columns: Sequence[int], row: Any) -> Any:
-        """Those entries at the values of a row, a tree of arrays less their first axis."""
+        """The rows with these entries at the values of a row, a tree of arrays without their
+        first axis.
+        """
         beside = [np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(row)]
         out, start = [], 0
         for leaf, given in zip(self._leaves, beside, strict=True):
@@ -507,7 +509,7 @@ def rows_of(given: Any) -> GivenRows:
 
 
 def refuse_series(given: Any, name: str) -> None:
-    """Raise InputError for a series of pandas or polars in place of rows."""
+    """Raises InputError for a series of pandas or polars in place of rows."""
     if type(given).__name__ != "Series" or not hasattr(given, "to_frame"):
         return
     way = "frame.iloc[[0]]" if hasattr(given, "iloc") else "frame[0:1]"
@@ -525,7 +527,7 @@ def labels_of_rows(index: Any) -> Any:
 
 
 def joined_index(parts: Sequence[Any]) -> Any:
-    """The labels of all parts, each an index or a range of places; None as of `labels_of_rows`."""
+    """The labels of all parts, each an index or a range of places; None as in `labels_of_rows`."""
     pandas: Any = require("pandas", "xaijax[data]")
     made = [pandas.RangeIndex(p.start, p.stop) if isinstance(p, range) else p for p in parts]
     first, *others = made

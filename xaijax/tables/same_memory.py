@@ -1,8 +1,8 @@
 """Whether two things that were passed are the same rows in memory; what is in them is never read.
 
-A private release may not depend on private values in other ways than its noise hides. So whether a
-pool or people explained ARE the private data is told by what was passed: the same object, or memory
-that both share. Copies are other rows.
+A private release may not depend on private values in other ways than its noise hides. Whether a
+pool or people explained ARE the private data is therefore decided by what was passed: the same
+object, or memory that both share. Copies are other rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def fingerprints(rows: Any) -> np.ndarray:
-    """uint64 [N], equal for equal rows whatever stands beside them; an array [N, *F] or a frame."""
+    """uint64 [N], equal for equal rows whatever rows come with them; an array [N, *F] or a
+    frame.
+    """
     digests = [hashlib.blake2b(text, digest_size=8).digest() for text in rows_of(rows).texts()]
     return np.frombuffer(b"".join(digests), "<u8")
 

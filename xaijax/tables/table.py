@@ -1,4 +1,4 @@
-"""Tables: rows of any kind as code matrices, made of which the engine builds hybrids.
+"""Tables: rows of any kind as code matrices, from which the engine builds hybrids.
 
 A hybrid takes each column from one row or another, so it can be made of codes that stand for the
 values, and is turned back only at the model's door. Each way rows come has its kind:
@@ -10,7 +10,7 @@ values, and is turned back only at the model's door. Each way rows come has its 
   the column's distinct values.
 - `CodedTable`: rows of an estimator that JAX runs, each column as a number. Rows are read and kept
   as the estimator itself takes them, by the table of host models, and become numbers where they are
-  encoded. So the estimator can answer in place of JAX at any time.
+  encoded. The estimator can therefore answer in place of JAX at any time.
 
 Letters: M rows, F columns, C code columns.
 """
@@ -38,12 +38,12 @@ class CodeTable(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one instance."""
+        """Shape of one instance."""
         ...
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """[F], where the rows have names."""
+        """[F], if the rows have names."""
         ...
 
     @property
@@ -97,12 +97,12 @@ class MappedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the map."""
+        """Shape of the map."""
         return self.array.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the rows once they are converted."""
+        """Dtype of the rows once they are converted."""
         return self[:0].dtype
 
     def then(self, convert: Callable[[np.ndarray], np.ndarray]) -> MappedRows:
@@ -159,8 +159,8 @@ def read_array(
     if coarse := sum(checks.coarse_columns(one, wanted) for one in columns):
         checks.warn(
             f"{name}: in {coarse} of {array[:1].size} columns the numbers are so near each other, "
-            f"beside their size, that {wanted} keeps fewer than four digits of what they differ "
-            "by. Subtract an offset, or say precision='float64' in as_model."
+            f"compared with their size, that {wanted} keeps fewer than four digits of what they "
+            "differ by. Subtract an offset, or say precision='float64' in as_model."
         )
     if _is_mapped(array):
         return MappedRows(array, lambda part: one_nan(part.astype(wanted)))
@@ -168,7 +168,7 @@ def read_array(
 
 
 def _refuse_beyond(array: np.ndarray, dtype: np.dtype, name: str) -> None:
-    """Raise InputError for whole numbers that the dtype does not have."""
+    """Raises InputError for whole numbers that the dtype does not have."""
     limits = np.iinfo(dtype)
     if array.dtype.kind == "b" or np.can_cast(array.dtype, dtype):
         return
@@ -195,8 +195,8 @@ def _is_mapped(array: Any) -> bool:
 class FloatTable:
     """Arrays, or frames of numbers, for a JAX model.
 
-    Rows reach the model in the dtype that NumPy gives to all of them together: whole numbers where
-    the background and X are whole numbers, floats where one of them is. So a hybrid has the dtype
+    Rows reach the model in the dtype that NumPy gives to all of them together: whole numbers if the
+    background and X are whole numbers, floats if one of them is. A hybrid therefore has the dtype
     of `np.where(kept, x, donor)`. Codes are floats in either case, as the engine's sums are.
     """
 
@@ -210,10 +210,10 @@ class FloatTable:
         wide: bool = False,
         base: FloatTable | None = None,
     ) -> None:
-        """dtype: of the codes. whole: in which the model is given rows, of whole numbers or bools;
-        None: it is given floats. takes: (dtype of rows) -> that in which the model takes them;
-        None: as floats. wide: whether each number is two codes. base: the table of the background
-        alone; None: this one.
+        """dtype: that of the codes. whole: in which the model is given rows, of whole numbers or
+        bools; None: it is given floats. takes: (dtype of rows) -> that in which the model takes
+        them; None: as floats. wide: whether each number is two codes. base: the table of the
+        background alone; None: this one.
         """
         self.shape = shape
         self.dtype = dtype
@@ -229,7 +229,7 @@ class FloatTable:
 
     @property
     def rows_dtype(self) -> np.dtype:
-        """In which rows reach the model."""
+        """The dtype in which rows reach the model."""
         return self.dtype if self.whole is None else self.whole
 
     def read(
@@ -271,7 +271,7 @@ class FloatTable:
     def holding(self, *rows: Any, alone: bool = False) -> FloatTable:
         """The table of these rows and the background, whatever others were asked about before.
 
-        alone: of the rows without the background. Raises InputError for whole numbers that no
+        alone: for the rows without the background. Raises InputError for whole numbers that no
         dtype of JAX holds.
         """
         if self._takes is None or (self._base.whole is None and not alone):
@@ -297,7 +297,7 @@ class FloatTable:
 
     def like(self, rows: np.ndarray, name: str) -> np.ndarray:
         """The rows in the dtype in which others reach the model: floats only if they are whole
-        numbers where the others are; InputTypeError where they are not.
+        numbers where the others are; InputTypeError if they are not.
         """
         if self.whole is None or rows.dtype.kind != "f":
             return rows
@@ -339,7 +339,7 @@ class FloatTable:
         return codes.reshape(len(codes), *self.shape).astype(self.whole)
 
     def asked(self, codes: np.ndarray) -> np.ndarray:
-        """Floats [M, *shape], of which the engine's model makes whole numbers; parts: [M, 2 F]."""
+        """Floats [M, *shape], which the engine's model makes whole numbers of; parts: [M, 2 F]."""
         return codes if self.codes_per_column == 2 else codes.reshape(len(codes), *self.shape)
 
 
@@ -434,7 +434,7 @@ class CodedTable:
         return self.host.read(X, name, allow_nan, owner)
 
     def encode(self, rows: Any) -> tuple[CodedTable, Any]:
-        """Numbers [M, F]; raises Untranslatable where they do not fit the dtype."""
+        """Numbers [M, F]; raises Untranslatable if they do not fit the dtype."""
         return self, self.reader.codes(rows, "X or background")
 
     def decode(self, codes: np.ndarray) -> np.ndarray:

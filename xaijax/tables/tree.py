@@ -33,9 +33,9 @@ def is_tree(given: Any) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a row is made of leaves, and in which order its F entries stand when they are in a line.
+    """How a row is made of leaves, and in which order its F entries are when they are in a line.
 
-    Two layouts are equal, and have one hash, where rows of one are rows of the other.
+    Two layouts are equal, and have one hash, if rows of one are rows of the other.
     """
 
     structure: Any  # a PyTreeDef
@@ -75,7 +75,7 @@ class Layout:
 
 
 def leaf_names(given: Any) -> list[str]:
-    """Of a tree, by their places, "text.ids" say; None is a leaf."""
+    """Names of the leaves of a tree, by their places, "text.ids" say; None is a leaf."""
     found, _ = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
     return ["x" + n if n[:1].isdigit() else n for n in names]

@@ -29,7 +29,7 @@ class TreeTable:
     """Rows of one layout, as codes in a line."""
 
     def __init__(self, layout: Layout, dtype: np.dtype | None) -> None:
-        """dtype: of the codes, a model's in JAX; None: bits, for the host."""
+        """dtype: that of the codes, a model's in JAX; None: bits, for the host."""
         self.layout, self._dtype = layout, dtype
         self.shape: tuple[int, ...] = (layout.entries,)
         self.feature_names: tuple[str, ...] | None = layout.labels
@@ -74,7 +74,7 @@ class TreeTable:
         return jax.tree.unflatten(structure, read)
 
     def _refuse_dtype(self, array: np.ndarray, wanted: np.dtype, where: str, owner: str) -> None:
-        """Refuse what the model's dtype cannot hold, or codes cannot."""
+        """Refuses what the model's dtype, or codes, cannot hold."""
         kind = array.dtype.kind
         if wanted.kind in "biu" and kind not in ("b" if wanted.kind == "b" else "biu"):
             raise InputTypeError(
@@ -113,7 +113,7 @@ class TreeTable:
         return codes
 
     def decode(self, codes: Any) -> Any:
-        """Leaf by leaf [M, ...]; traced by JAX, or NumPy's."""
+        """The rows, leaf by leaf [M, ...]; traced by JAX, or NumPy's."""
         if self._dtype is not None:
             return self.layout.tree(codes, lambda leaf, dtype: leaf.astype(dtype))
         width = _width(self.layout)

@@ -39,8 +39,8 @@ def feature_slopes(
 def sums_of_others(slopes: np.ndarray) -> np.ndarray:
     """C [..., F]: C_i = sum over z != i of B[z, i].
 
-    Terms are sorted first, so that equal columns have equal sums, to the bit, wherever they stand:
-    a tie must stay a tie.
+    Terms are sorted first, so that equal columns have equal sums, bit for bit, wherever they are: a
+    tie must stay a tie.
     """
     off = np.array(slopes)
     same = np.arange(off.shape[-1])
@@ -49,10 +49,11 @@ def sums_of_others(slopes: np.ndarray) -> np.ndarray:
 
 
 def all_but_one(terms: np.ndarray) -> np.ndarray:
-    """[..., F]: the sum of all entries but the own one; of equal entries the same, to the bit.
+    """Sum of all entries except the own one, [..., F]; equal entries get bit for bit the same sum.
 
-    By sums from both ends. The total less the own entry would lose all digits where one entry is
-    larger than the others by more than float64 can hold, as columns of very different scale are.
+    The sums are accumulated from both ends. The total minus the own entry would lose all digits if
+    one entry is larger than the others by more than float64 can hold, which happens with columns of
+    very different scale.
     """
     order = np.argsort(terms, axis=-1, kind="stable")
     ascending = np.take_along_axis(terms, order, axis=-1)

@@ -14,7 +14,7 @@ class Moments(NamedTuple):
     """What one pass over the rows keeps of them."""
 
     rows: int
-    weight: float  # the sum of the weights; the number of rows where there are none
+    weight: float  # the sum of the weights; the number of rows if there are none
     mean: np.ndarray  # float64 [D]
     products: np.ndarray  # float64 [D, D], sums of w (x - mean)(x - mean)'
     low: np.ndarray  # float64 [D]

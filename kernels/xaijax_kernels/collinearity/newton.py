@@ -82,7 +82,7 @@ def replicate_sums(
 
 
 class NewtonFit(NamedTuple):
-    """Where the iteration ended."""
+    """State in which the iteration ended."""
 
     theta: np.ndarray  # float64 [..., 2]
     passes: int  # over the rows
@@ -99,7 +99,7 @@ def newton(
     | None = None,  # bool [...], fits that have no minimum; they stay where they are
     most: int = 100,  # passes
 ) -> NewtonFit:
-    """Minimise the losses of all fits together.
+    """Minimises the losses of all fits together.
 
     A step is shortened by halves until the gradient is smaller. Along a Newton step the gradient
     g starts as (1 - t) g, so such a length exists, and the loss being convex, its only point where
@@ -136,7 +136,7 @@ def newton(
 def _solved(sums: np.ndarray, penalty: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """The Hessian's inverse times the gradient, [..., 2]."""
     aa, ab, bb = sums[..., 2], sums[..., 3], sums[..., 4] + penalty
-    tiny = np.finfo(np.float64).tiny  # where all rows are told apart for certain nothing is curved
+    tiny = np.finfo(np.float64).tiny  # for rows that are all separated: no curvature
     det = np.maximum(aa * bb - ab * ab, tiny)
     first = bb * gradient[..., 0] - ab * gradient[..., 1]
     second = aa * gradient[..., 1] - ab * gradient[..., 0]

@@ -28,7 +28,7 @@ def run_on_host(
     pieces: Iterable[Any],
     mapped: Callable[..., Iterator[Any]] = map,
 ) -> Iterator[HostOutputs]:
-    """Answer the pieces in order. While the model works on one, the next are drawn and copied.
+    """Answers the pieces in order. While the model works on one, the next are drawn and copied.
 
     mapped(function, pieces): how the model is asked for them, results in order; `map` calls it from
     the calling thread, once per piece. Its exceptions pass through.

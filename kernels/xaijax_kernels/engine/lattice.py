@@ -49,7 +49,7 @@ def differing(x: np.ndarray, donors: np.ndarray, players: np.ndarray, P: int) ->
 
 
 def kept_columns(kept: np.ndarray, players: np.ndarray) -> np.ndarray:
-    """What a coalition bool [P] keeps of the columns, bool [C]; players [C] as of `differing`."""
+    """Which of the columns a coalition bool [P] keeps, bool [C]; players [C] as in `differing`."""
     return np.append(kept, [False, True])[players]
 
 
@@ -97,7 +97,7 @@ class Pairs:
         return int(self.asked.sum())
 
     def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
-        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
         return dispatches(self, rows_each)
 
     def locate(self, row: int, masks: np.ndarray | None = None) -> tuple[int, int, np.ndarray]:
@@ -121,7 +121,7 @@ def pack(
     listed: int | None = None,
     structured: bool = False,
 ) -> Pairs:
-    """Order the pairs [M] and give each its rows.
+    """Orders the pairs [M] and gives each its rows.
 
     A pair takes all its 2^k corners; or, where a list of `listed` coalitions is shorter than that,
     one row for each of them.
@@ -163,7 +163,7 @@ class Dispatch:
 
 
 def player_words(differs: np.ndarray) -> np.ndarray:
-    """Pack bool [M, P] into uint32 [M, ceil(P / 32)], player p at bit p % 32 of word p // 32."""
+    """Packs bool [M, P] into uint32 [M, ceil(P / 32)], player p at bit p % 32 of word p // 32."""
     M, P = differs.shape
     padded = np.zeros((M, -(-P // 32) * 32), bool)
     padded[:, :P] = differs
@@ -180,7 +180,7 @@ def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
-    """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+    """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
     of_pair = np.column_stack(
         [
             (pairs.first - pairs.start[:-1]).astype(np.int32),
@@ -237,7 +237,7 @@ class RowStream:
         return len(self.instance)
 
     def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
-        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
         words = -(-self.P // 32)
         for first in range(0, self.rows, rows_each):
             part = slice(first, first + rows_each)

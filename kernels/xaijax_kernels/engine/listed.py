@@ -58,7 +58,7 @@ class ListedStream:
         return len(self.instances) * len(self.donors) * self.coalitions
 
     def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
-        """Cut the stream into pieces of `rows_each` rows; the last one may be shorter."""
+        """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
         bits, B = self.slot_bits, len(self.donors)
         for first in range(0, self.rows, rows_each):
             last = min(first + rows_each, self.rows)
@@ -106,7 +106,7 @@ def list_means(
     masks: jax.Array,  # bool [C, P]
     weights: jax.Array,  # [B]
 ) -> tuple[jax.Array, jax.Array]:
-    """The same for pairs of which some answered their corners only; two of [N, C, K].
+    """`group_means` for a list that some pairs answered by their corners only; two of [N, C, K].
 
     A coalition's corner is made of the bits of its players that differ.
     """

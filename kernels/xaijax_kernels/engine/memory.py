@@ -30,7 +30,7 @@ def available_host_memory() -> int:
 
 
 def program_bytes(compiled: Any) -> int:
-    """Bytes that a compiled program needs beside its arguments: temporaries and results."""
+    """Bytes that a compiled program needs in addition to its arguments: temporaries and results."""
     analysis = compiled.memory_analysis()
     if analysis is None:
         return 0

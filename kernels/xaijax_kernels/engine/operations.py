@@ -28,8 +28,8 @@ def numbers_made(jaxpr: Any, rows: int) -> float:
 def counted(jaxpr: Any, of_step: Callable[[Any], float]) -> float:
     """The sum of `of_step` over all steps of a trace.
 
-    The steps of a `scan` count as often as they are taken; how often those of a `while_loop` are is
-    not in the trace, and they count once. Of the branches of a `cond` the largest counts.
+    The steps of a `scan` count as often as they are taken. Those of a `while_loop` count once,
+    because the trace does not say how often they are taken. A `cond` counts as its largest branch.
     """
     return math.fsum(_one(equation, of_step) for equation in jaxpr.eqns)
 

@@ -1,7 +1,8 @@
-"""From the values of a dispatch to the values of each pair's players, or sets of them.
+"""Reduces the values of a dispatch to the values of each pair's players, or of sets of them.
 
-Written for groups of tiles of one shape and mapped over the groups, so that the arithmetic of a
-pair is the same whatever else is in the dispatch: the same bits for every batch size.
+The functions are written for groups of tiles of one shape and mapped over the groups, so the
+arithmetic of a pair is the same whatever else is in the dispatch: results are identical bit for bit
+for every batch size.
 
 Letters: T tiles, R rows in a tile, K outputs, k players that differ, G tiles in a group.
 """
@@ -70,13 +71,16 @@ def reduce_pairs(
 
     Entry q is that of the pair that part q belongs to. The last axis: the values of the players, or
     of sets of them, v(nothing kept), v(all kept), and the span: the largest |v(S) - v(nothing
-    kept)|. That value is subtracted first: rounding is then relative to the span, not to the level.
+    kept)|. v(nothing kept) is subtracted first: rounding is then relative to the span, not to the
+    level.
     """
     T, R, K = values.shape
     Q, A, W = weights.shape
 
     def whole(parts: jax.Array, join: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """Each part's pair's, joined of its parts; [Q, ..]. No part sees another pair's numbers."""
+        """For each part the join of all parts of its pair; [Q, ..]. No part sees another pair's
+        numbers.
+        """
         joined = [parts]
         while len(joined) < Q.bit_length():
             pair = joined[-1].reshape(-1, 2, 1 << (len(joined) - 1), *parts.shape[1:])
@@ -113,9 +117,9 @@ def reduce_pieces(
 ) -> jax.Array:
     """Pairs of more than R rows, one tile being one piece of a pair; [T, K, columns + 3].
 
-    The last axis: the columns of `split_matrices` for the values less the first one, then the
-    first and the last value of the tile and the span. What was subtracted is put back on the
-    host, in float64.
+    The last axis: the columns of `split_matrices` for the values minus the first one, then the
+    first and the last value of the tile and the span. What was subtracted is put back on the host,
+    in float64.
     """
 
     def tile(argument):
@@ -131,7 +135,7 @@ def reduce_pieces(
 
 
 def any_bad(good: jax.Array) -> jax.Array:
-    """1 where not all of `good` are true, else 0; int32 []. By a maximum of float32, of which XLA
+    """1 if some entry of `good` is false, else 0; int32 []. This is a maximum of float32, which XLA
     makes one kernel: it compiles in 14 ms on a CPU, a sum of integers in 43, `any` in 190.
     """
     return jnp.where(good, jnp.float32(0), jnp.float32(1)).max().astype(jnp.int32)

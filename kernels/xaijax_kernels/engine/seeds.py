@@ -1,9 +1,10 @@
 """Slots made on the device: the host names runs of pairs, and not every slot of their rows.
 
 A slot is 16 rows, so a fast device takes slots faster than a host makes them. Pairs come sorted by
-the rows that they take, so a tile has few runs of pairs of one size. Beside a table of the pairs, a
-run says which slot of which pair each of its slots is: a tile then costs the host some 40 numbers,
-however many rows it has. The slots are the numbers that `lattice.dispatches` makes.
+the rows that they take, so a tile has few runs of pairs of one size. A run refers to a table of the
+pairs and gives the pair of each of its slots, and the place within it: a tile then costs the host
+some 40 numbers, however many rows it has. The slots are the numbers that `lattice.dispatches`
+makes.
 
 Letters: M pairs, C pairs in a table, W words of players, S slots in a tile, T tiles, Q runs of a
 tile.
@@ -39,12 +40,13 @@ def runs_of_tile(P: int, slot_bits: int) -> int:
 
 
 def slots_of(tile: jax.Array, table: jax.Array, slots: int, slot_bits: int) -> jax.Array:
-    """The slots of a tile, int32 [S, 3 + W] as of `lattice.Dispatch`; the last one is repeated.
+    """The slots of a tile, int32 [S, 3 + W] as in `lattice.Dispatch`; the last one is repeated.
 
     tile: int32 [Q + 1, 4], a run in each row: its first slot in the tile, the place in the table of
-    the pair that is there, which slot of that pair it is, and the slots of each of its pairs. In
-    the last row the slots that are asked. table: int32 [C, 3 + W], of each pair: its first corner
-    (or LISTED and its first coalition), instance, donor, words of the players that differ.
+    the pair that is there, which slot of that pair it is, and the slots of each of its pairs. The
+    last row holds the number of slots that are asked. table: int32 [C, 3 + W], for each pair: its
+    first corner (or LISTED and its first coalition), instance, donor, words of the players that
+    differ.
     """
     runs = tile[:-1]
     slot = jnp.clip(jnp.arange(slots, dtype=jnp.int32), 0, tile[-1, 0] - 1)

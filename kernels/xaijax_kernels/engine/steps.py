@@ -46,7 +46,7 @@ class Number:
 
 @dataclass(eq=False)
 class Step:
-    """An equation of the trace, of which calls are opened."""
+    """An equation of the trace; calls in it are opened."""
 
     equation: Any
     inputs: list[Number]

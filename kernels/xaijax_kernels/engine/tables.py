@@ -1,11 +1,12 @@
-"""From the values of pairs to full tables: v(S) for all 2^P coalitions of each instance.
+"""Builds full tables from the values of pairs: v(S) for all 2^P coalitions of each instance.
 
 table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends on the players of S
 that differ for (n, b) only, so the pair's 2^k values stand for 2^(P-k) coalitions each. They are
 not spread out donor by donor, which would be B 2^P readings whatever k is: donors with the same
 players that differ are summed on their 2^k corners first, then spread over the upper half of the
 players, summed again for each set of differing players in the lower half, and spread over these.
-NumPy on the host, in float64, in an order that the instance and its donors alone decide.
+This runs in NumPy on the host, in float64, in an order that the instance and its donors alone
+decide.
 
 Letters: N instances, B donors, P players, K outputs, V values held.
 """
@@ -128,7 +129,7 @@ def _grouped(
 def put(
     buffer: jax.Array,  # [V, K], V a multiple of T R
     values: jax.Array,  # [T, R, K], one dispatch
-    place: jax.Array,  # int32 [T], where the stream's next tile stands
+    place: jax.Array,  # int32 [T], place of the stream's next tile
     first: jax.Array,  # int32, the stream's row at which the dispatch begins
 ) -> jax.Array:
     """The buffer with one dispatch written into its place."""

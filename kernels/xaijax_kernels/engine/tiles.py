@@ -61,7 +61,7 @@ def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
 
 
 def multiplications(jaxpr: Any, rows: int) -> float:
-    """Of one row, in the products and convolutions of a model traced with `rows` rows.
+    """Multiplications per row in the products and convolutions of a model traced with `rows` rows.
 
     A loop's body counts once: what is left out only makes a first layer's share of the model look
     larger than it is.
@@ -88,8 +88,8 @@ def multiplications(jaxpr: Any, rows: int) -> float:
 def tile_rows(width: int, itemsize: int, platform: str, operations: float = 0.0) -> int:
     """Rows of one tile: a power of two from 256, a pure function of its arguments.
 
-    operations: of the model for a row, where they are known (`operations.py`). A tile is not less
-    than a turn's worth of them on a GPU.
+    operations: those of the model for a row, where they are known (`operations.py`). A tile is not
+    less than a turn's worth of them on a GPU.
     """
     kind = platform if platform in _ELEMENTS else "gpu"
     rows = _ELEMENTS[kind] * 4 // (itemsize * max(1, width))
@@ -102,10 +102,11 @@ def tile_rows(width: int, itemsize: int, platform: str, operations: float = 0.0)
 
 
 def tiles_of_dispatch(rows: int, operations: float, platform: str) -> int:
-    """T, of tiles of `rows` rows; operations: of the model for a row, 0 where they are not known.
+    """Number T of tiles of `rows` rows in a dispatch; operations: those of the model for a row, 0
+    if unknown.
 
-    Where all T turns are always made, no more of them than hide what a dispatch costs: a small
-    question waits for them too.
+    If all T turns are always made, T is no larger than hides what a dispatch costs, because a small
+    question waits for all of them.
     """
     most = TILES_PER_DISPATCH * max(1, SMALLEST_TILE // rows)
     if not counted(platform) or operations <= 0:
@@ -158,15 +159,15 @@ def run_tiles(
     slots: jax.Array,  # int32 [T, S, 3 + ceil(P / 32)]; with `pairs` what `slots_of` makes them of
     masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
-    pairs: jax.Array | None = None,  # int32 [C, 3 + ceil(P / 32)], a table as of `seeds.slots_of`
+    pairs: jax.Array | None = None,  # int32 [C, 3 + ceil(P / 32)], a table as in `seeds.slots_of`
     kind: str = "corners",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
     kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
     structure: Callable[[Any], Any] | None = None,
     chosen: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Evaluate the model on every tile; values [T, R, K], and whether a tile has a bad one,
-    int32 [T].
+    """Evaluates the model on every tile; values [T, R, K], and whether a tile has a bad one, int32
+    [T].
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
     -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
@@ -267,12 +268,12 @@ class Traced:
         self._flat = jaxpr_as_fun(self.closed)
 
     def __call__(self, params: Any, rows: jax.Array) -> jax.Array:
-        """Its answers [R, A]."""
+        """The model's answers [R, A]."""
         out = self._flat(*jax.tree.leaves((params, rows)))[0]
         return out[:, None] if out.ndim == 1 else out
 
     def one_output(self, params: Any, rows: jax.Array, column: jax.Array) -> jax.Array:
-        """Of A outputs the one whose number [R, 1] stands beside the row, as [R, 1]."""
+        """The one of A outputs whose number is in `column` [R, 1], for each row; [R, 1]."""
         return one_output(self.closed, params, rows, column[:, 0].astype(jnp.int32))
 
 
@@ -307,14 +308,14 @@ def over_tiles(
 # H K. What needs all columns (a softmax) is made of all of them, and the one is taken after it.
 #
 # Two passes over the trace. The first goes backward from the answers, and marks which numbers are
-# needed whole and of which one column is enough. The second goes forward and makes these.
+# needed whole and for which one column is enough. The second goes forward and makes these.
 
 LEAST_COLUMNS = 64  # below, the product of all columns is as fast as taking one of them
 
 
 @dataclass
 class Needed:
-    """Which numbers are needed whole, and of which one column."""
+    """The numbers that are needed whole, and those that are needed for one column."""
 
     whole: set[Number] = field(default_factory=set)
     one: dict[Number, int] = field(default_factory=dict)  # the axis of its columns, 0 or 1
@@ -328,7 +329,7 @@ class Needed:
 def one_output(trace: Any, params: Any, rows: jax.Array, column: jax.Array) -> jax.Array:
     """The answers in `column` [R] to rows [R, ...]; [R, 1].
 
-    trace: closed, of the model (params, rows) -> [R, K].
+    trace: closed, that of the model (params, rows) -> [R, K].
     """
     given = [Number(jnp.shape(x), jnp.result_type(x), x) for x in jax.tree.leaves((params, rows))]
     steps: list[Step] = []
@@ -366,7 +367,7 @@ def _taken(steps: list[Step], needed: Needed) -> Iterator[tuple[Step, bool]]:
 
 
 def _inputs_of_one(step: Step, axis: int) -> list[tuple[Number, int | None]] | None:
-    """What one column of the step's output is made of: (number, axis of its columns, or None where
+    """What one column of the step's output is made of: (number, axis of its columns, or None if
     it is needed whole); None: all columns are needed.
     """
     name, options, (out, *more) = step.equation.primitive.name, step.equation.params, step.outputs
@@ -434,7 +435,8 @@ def _column(number: Number, axis: int, column: jax.Array) -> Any:
 #
 # The numbers are the same in both: a turn sees only its own tile.
 
-# Where the condition of a loop is looked at beside the numbers: on TPU the device itself does.
+# Platforms that test the condition of a loop where the numbers are; on TPU the device does it
+# itself.
 _STOPS_FOR_FREE = ("cpu", "tpu")
 
 

@@ -1,10 +1,10 @@
 """Values of players as a pure function, with a derivative whose memory does not grow.
 
-One scan goes over steps: an order of the players, or all coalitions, of some instances beside some
+One scan goes over steps: an order of the players, or all coalitions, of some instances against some
 donors. What a step made is made again when the derivative comes back to it (`jax.checkpoint`), so
 only its sum is kept: one more forward pass, and the memory of one step instead of all. Values are
-linear in the answers, so each step adds its share of them. One scan and not one in another: JAX
-0.12 keeps what an inner one made of arguments that have no derivative.
+linear in the answers, so each step adds its share of them. There is one scan, not one inside
+another, because JAX 0.12 keeps what an inner one made of arguments that have no derivative.
 
 Letters: U groups of G instances, T groups of D donors, M orders, C coalitions, P players (columns),
 K outputs.
@@ -102,7 +102,7 @@ def with_smaller_tangents(
     """`values`, whose derivative is that of `tangents`: the same function in smaller steps.
 
     A step of the derivative holds what each layer of f answered, and one of the values the widest
-    layer alone. So where both are of equal steps the derivative takes some times the memory.
+    layer alone. With equal steps for both, the derivative would take several times the memory.
     """
 
     def called(*given: jax.Array) -> jax.Array:

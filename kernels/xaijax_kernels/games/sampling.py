@@ -65,7 +65,7 @@ def words_of_draws(seed: int, stream: int, count: int, first: int, stop: int) ->
 
 
 def _words_of_int(number: int) -> list[np.uint32]:
-    """Its 32-bit words, the lowest first; of 0 one."""
+    """The 32-bit words of a whole number, the lowest first; of 0 one."""
     found = [np.uint32(number & 0xFFFFFFFF)]
     while number := number >> 32:
         found.append(np.uint32(number & 0xFFFFFFFF))

@@ -57,16 +57,16 @@ def sizes(k: int) -> np.ndarray:
 
 
 def members(k: int) -> np.ndarray:
-    """Whether bit j stands in corner c; bool [2^k, k]."""
+    """Whether bit j is set in corner c; bool [2^k, k]."""
     return ((np.arange(1 << k)[:, None] >> np.arange(k)) & 1).astype(bool)
 
 
 def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
     """The semivalue of full tables, by sums along the P axes; [N, 2^P, K] -> [N, P, K].
 
-    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the
-    upper half belongs to the highest player; then the halves are added, and the next is highest.
-    NumPy or JAX in, the same out.
+    All marginal sums of the 2^P numbers come out of P halvings, 2^(P+1) additions in all: the upper
+    half belongs to the highest player; then the halves are added, and the next is highest. NumPy
+    input gives NumPy output, and JAX input JAX output.
     """
     xp = table.__array_namespace__()
     P = len(p)
@@ -135,7 +135,7 @@ def of_size(k: int, s: int) -> np.ndarray:
 
 
 def places(players: np.ndarray, P: int, order: int) -> np.ndarray:
-    """Where each set of some players stands among those of all P; int64 [.., M].
+    """Place of each set of some players among the sets of all P; int64 [.., M].
 
     players: int [.., k], ascending; M counts their own sets, in order.
     """
@@ -162,7 +162,7 @@ def _bits(sets: np.ndarray) -> np.ndarray:
 
 
 def _signed(corners: np.ndarray, sets: np.ndarray, p: np.ndarray, more: int = 0) -> np.ndarray:
-    """What each corner counts in each set, where `more` players outside are set beside it.
+    """Weight of each corner in each set if `more` further players are outside the set.
 
     corners int [c], sets int [n, s]; float64 [c, n].
     """
@@ -256,12 +256,14 @@ def of_pieces(sums: np.ndarray, high: np.ndarray, k: int, low: int, order: int) 
 def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
     """Interactions of full tables; [N, 2^P, K] -> [N, M, K], M sets of 1 to len(p) players.
 
-    Small tables by `corner_matrix`. Of larger ones player after player, the last first, is either
-    in S, and the upper half of a table less its lower half goes on; or in T or outside, and both
-    halves go on, by the size of T. What is left in the end of a set are the sums of its derivatives
-    by the size of T, to be weighted. Of a fixed order all this takes a few times 2^P additions.
+    Small tables are multiplied by `corner_matrix`. Larger ones are taken apart player by player,
+    the last first: it is either in S, and the upper half of a table minus its lower half goes on;
+    or it is in T or outside, and both halves go on, by the size of T. For each set this leaves the
+    sums of its derivatives by the size of T, which are then weighted. For a fixed order all this
+    takes a few times 2^P additions.
 
-    Each instance is added up by itself, so that its bits do not depend on the others.
+    Each instance is added up by itself, so its result is identical bit for bit whatever the others
+    are.
     """
     N, corners, K = tables.shape
     P, order = corners.bit_length() - 1, len(p)

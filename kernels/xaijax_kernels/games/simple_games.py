@@ -15,7 +15,7 @@ from xaijax_kernels.games.semivalues import members, sizes
 def subset_or(win: np.ndarray) -> np.ndarray:
     """Z[S]: whether some subset of S wins, S itself among them; bool [2^P].
 
-    The monotone closure, by one OR along each axis of the view (2,) * P.
+    This is the monotone closure, by one OR along each axis of the view (2,) * P.
     """
     P = _players(win)
     closed = win.reshape((2,) * P).copy()
@@ -55,7 +55,7 @@ def deegan_packel(win: np.ndarray) -> np.ndarray:
 def responsibility(win: np.ndarray) -> np.ndarray:
     """Chockler and Halpern's 1 / (1 + smallest |T|), float64 [P].
 
-    T without i loses while T + i wins; 0 where there is no such T.
+    T without i loses while T + i wins; 0 if there is no such T.
     """
     P = _players(win)
     mask, size = np.arange(1 << P), sizes(P)

@@ -35,7 +35,7 @@ class OpenedTrace:
     steps: list[Step]
     out: Number
     moving: set[Number]  # that depend on the rows
-    affine: set[Number]  # of these, those that are affine in each row, which is their first axis
+    affine: set[Number]  # those of them that are affine in each row, which is their first axis
     cut: list[Number]  # affine ones that other steps take, in the order in which they are made
 
     @property
@@ -50,7 +50,7 @@ class OpenedTrace:
 
 
 def open_trace(trace: Any, leaves: Sequence[Any]) -> OpenedTrace:
-    """Read a closed trace of (params, rows) -> answers; leaves: the arrays, or None for the rows
+    """Reads a closed trace of (params, rows) -> answers; leaves: the arrays, or None for the rows
     and for what is only looked at.
     """
     given = [

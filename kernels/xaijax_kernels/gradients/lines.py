@@ -8,12 +8,12 @@ With one donor and the weights of a quadrature these are integrated gradients; w
 background, or draws of donors and places, expected gradients.
 
 A line may run in another space than that of the codes: `lift` takes codes there, and the model is
-then asked by what follows, `head`. Of embedded tokens an entry's value is the sum over its numbers
-in that space. An affine lift makes a straight line of a straight line: there the slopes are added
-up over the places of a line first, and taken back to the codes once (`pulls`).
+then asked by what follows, `head`. An entry of embedded tokens has as its value the sum over its
+numbers in that space. An affine lift makes a straight line of a straight line: there the slopes are
+added up over the places of a line first, and taken back to the codes once (`pulls`).
 
 The steps of a line are added up before anything else is done with them, and tiles one after another
-into the sums of their instances. So no more is held than one tile, whatever the numbers of
+into the sums of their instances. Memory therefore holds one tile at most, whatever the numbers of
 instances, donors and steps.
 
 Letters: n instances of a group, U groups, D donors of a tile, V tiles of donors, S places on a
@@ -172,7 +172,7 @@ class _Tile:
         return values.astype(self.weights.dtype), spread.astype(self.weights.dtype)
 
     def _start(self) -> jax.Array:
-        """Where lines begin, [1 or n, D, C]: entries that stay are the instance's."""
+        """Starting points of the lines, [1 or n, D, C]; entries that stay are the instance's."""
         if self.owner is None:
             return self.donors
         stays = jnp.broadcast_to(self.owner, self.x.shape)[:, None] == self.shape.players

@@ -50,7 +50,7 @@ def upper(p: Any, level: Any) -> np.ndarray:
     for _ in range(_STEPS):
         small = np.exp(-np.abs(y))
         q = np.where(y > 0, 1.0, small) / (1 + small)
-        # p softplus(-y) + (1 - p) softplus(y), less the entropy
+        # p softplus(-y) + (1 - p) softplus(y), minus the entropy
         gap = np.log1p(small) + np.where(y > 0, (1 - s) * y, -s * y) - entropy - L
         y = y - np.maximum(gap, 0.0) / np.maximum(q - s, 1e-300)
     small = np.exp(-np.abs(y))
@@ -95,7 +95,7 @@ class Arms:
 
     @classmethod
     def new(cls, valid: np.ndarray) -> Arms:
-        """No draws yet."""
+        """Arms without draws."""
         return cls(valid, np.zeros(valid.shape, np.int64), np.zeros(valid.shape, np.int64))
 
     def take(self, rows: np.ndarray) -> Arms:
@@ -109,7 +109,7 @@ class Arms:
 
 
 def top_arms(means: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The `wanted` [N] arms of largest mean; bool [N, A]. Of equal ones the last."""
+    """The `wanted` [N] arms of largest mean; bool [N, A]. The last of equal ones is taken."""
     A = means.shape[1]
     order = np.argsort(means, axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -136,7 +136,7 @@ class KlLucb:
         """(the next state, draws int64 [N, A] that are wanted next, the best arms bool [N, A]).
 
         A bandit that wants no draws is done, and its best arms are the answer: as many as `wanted`,
-        or all where there are no more.
+        or all if there are no more.
         """
         count = arms.valid.sum(axis=1)
         contested = count > wanted
@@ -197,12 +197,12 @@ class Rejects:
         return ((standing == 1).sum(axis=1) > left) & (left > 0)
 
     def _kept(self, standing: np.ndarray, wanted: int) -> np.ndarray:
-        """At the end: the accepted arms, with those alive where places are left."""
+        """The accepted arms at the end, with those alive if places are left."""
         left = wanted - (standing == 2).sum(axis=1)
         return (standing == 2) | ((standing == 1) & (left > 0)[:, None])
 
     def _decide(self, standing: np.ndarray, arms: Arms, rows: np.ndarray, wanted: int) -> None:
-        """Accept or reject the arm with the largest gap in the bandits `rows` bool [N]."""
+        """Accepts or rejects the arm with the largest gap in the bandits `rows` bool [N]."""
         here = np.flatnonzero(rows)
         if not len(here):
             return

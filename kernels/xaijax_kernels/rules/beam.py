@@ -125,12 +125,12 @@ class BeamSearch:
         )
 
     def rate(self, size: np.ndarray, F: int) -> np.ndarray:
-        """The rate at which rules of so many predicates are validated; [n]."""
+        """The rate at which rules of this number of predicates are validated; [n]."""
         one, more = validation_rate(1, F, self.delta), validation_rate(self.width, F, self.delta)
         return np.where(size == 0, one, more)
 
     def step(self, s: BeamState) -> Wanted:
-        """Move all instances, in place, until each wants draws or is done."""
+        """Moves all instances, in place, until each wants draws or is done."""
         found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         todo = np.flatnonzero(s.phase != DONE)
         while len(todo):
@@ -156,7 +156,7 @@ class BeamSearch:
         return Wanted(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
     def add(self, s: BeamState, wanted: Wanted, hits: np.ndarray) -> None:
-        """Write down the outcome: hits int64 [Q] of the draws wanted."""
+        """Writes down the outcome: hits int64 [Q] of the draws wanted."""
         for now, arms in (
             (VALIDATE, s.kept_arms),
             (IDENTIFY, s.arms),
@@ -245,7 +245,7 @@ class BeamSearch:
         s.past_choice[lost] = self.identify.init(s.past_arms.valid[lost])
 
     def _remember(self, s: BeamState, rows: np.ndarray) -> None:
-        """The empty rule stands first, then W places for every size."""
+        """The empty rule comes first, then W places for every size."""
         first = np.maximum(0, 1 + (s.size[rows] - 1) * self.width)
         for w in range(self.width):
             has = s.kept_arms.valid[rows, w]
@@ -260,10 +260,10 @@ class BeamSearch:
 def first_best(
     among: np.ndarray, cover: np.ndarray, precision: np.ndarray, rules: np.ndarray
 ) -> np.ndarray:
-    """The place of the best of the rules `among` bool [n, A]: int64 [n]; 0 where there are none.
+    """The place of the best of the rules `among` bool [n, A]: int64 [n]; 0 if there are none.
 
-    The highest coverage, then precision, then fewer predicates, then the first columns
-    (lexicographic); rules bool [n, A, F].
+    The best one has the highest coverage, then precision, then fewer predicates, then the first
+    columns (lexicographic); rules bool [n, A, F].
     """
     left = among.copy()
     for value in (cover, precision, -rules.sum(axis=2).astype(float)):
@@ -372,7 +372,7 @@ class ExactBeam:
         )
 
     def step(self, s: ExactBeamState, precision: np.ndarray) -> None:
-        """Take the precisions float64 [n, A] of the valid candidates, and propose the next."""
+        """Takes the precisions float64 [n, A] of the valid candidates, and proposes the next."""
         s.asked += s.valid.sum(axis=1)
         self._lead(s, precision)
         holds = s.valid & (precision >= self.threshold)
@@ -400,7 +400,7 @@ class ExactBeam:
         s.lead_precision[better] = precision[at, chosen][better]
 
     def _find(self, s: ExactBeamState, holds: np.ndarray, precision: np.ndarray) -> None:
-        """Put accepted rules among those remembered, the best first."""
+        """Puts accepted rules among those remembered, the best first."""
         left, at = holds.copy(), np.arange(len(s.row))
         for _ in range(self.remembered):
             some = left.any(axis=1)

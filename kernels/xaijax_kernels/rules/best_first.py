@@ -77,13 +77,13 @@ class BestFirst:
         )
 
     def step(self, s: BestFirstState, precision: np.ndarray) -> None:
-        """Take the precisions float64 [n, m] of the rules asked, and choose the next."""
+        """Takes the precisions float64 [n, m] of the rules asked, and chooses the next."""
         at = np.arange(len(s.row))
         real = s.asked_cover >= 0
         s.asked += real.sum(axis=1)
         self._lead(s, real, precision)
         holds = real & (precision >= self.threshold)
-        # The best of this round beside the one before, by the same order of preference.
+        # The best of this round and the one before, by the same order of preference.
         cover = np.concatenate([s.best_cover[:, None], s.asked_cover], axis=1)
         own = np.concatenate([s.best_precision[:, None], precision], axis=1)
         rules = np.concatenate([s.best[:, None], s.asked_rules], axis=1)

@@ -1,4 +1,5 @@
-"""Rows of a perturbation space: what stands beside an instance once the columns of a rule are kept.
+"""Rows of a perturbation space: they are drawn around an instance while the columns of a rule are
+kept.
 
 A pull is an instance, a rule and p draws in a row. Which donor a draw has, which columns it takes
 and which value it gives a kept column are a counter hash of the pull's key, the draw and the
@@ -25,7 +26,7 @@ from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, tile_by_tile
 
 Array = Any  # of JAX, or of NumPy on its way there
-GOLDEN = 0x9E3779B9  # the odd constant by which columns are told apart
+GOLDEN = 0x9E3779B9  # the odd constant that gives each column a hash of its own
 HEADER = 4  # numbers of a pull before its columns: instance, two words of its key, first draw
 
 
@@ -35,7 +36,7 @@ class PerturbationSpace:
 
     columns: int  # F
     # A kept column's value: "own" (that of x), "bin" (a draw from the bins that the rule keeps), or
-    # "donor" (that of the donor which stands in place of the first word of the key).
+    # "donor" (that of the donor whose number is the first word of the key).
     keeps: str
     stays: bool = False  # with "bin": a donor's value that is in these bins already is kept
     takes: int | None = None  # chance, in 2^-32, that a free column takes the donor's; None: 1
@@ -69,7 +70,7 @@ class Subjects(NamedTuple):
 
 
 def mixed(x: jax.Array) -> jax.Array:
-    """A bijection of 32 bits in which every bit hangs on every other (Wellons, "lowbias32")."""
+    """A bijection of 32 bits in which every bit depends on every other (Wellons, "lowbias32")."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)

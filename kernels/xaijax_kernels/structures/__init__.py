@@ -4,8 +4,8 @@ Reading order:
 
     averaged       v(S) of all coalitions, with the mean over donors taken on the device
     chances        mean answers where a logistic function of one sum follows: exponentials of tables
-    singles        each player replaced by itself: all instances beside the values of a player
-    crossed        a few coalitions of every instance beside all distinct donors
+    singles        each player replaced by itself: all instances with the values of a player
+    crossed        a few coalitions of every instance against all distinct donors
     listed_means   a list of coalitions by a layer that adds, with the mean over donors
     drawn          draws that each have an instance and a donor of their own, by an additive layer
     columnwise     columns made of one column each (scaled, encoded), before a layer
@@ -15,7 +15,7 @@ Reading order:
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum
     sums           the corners of layers that add, by tables of sums
-    closed_forms   semivalues beside all donors in closed form: sums over columns, boxes
+    closed_forms   semivalues against all donors in closed form: sums over columns, boxes
     leaves         what leaves of trees pay each player, by the bounds that are broken
     base           the contract: `Structure`, and `Layer` with all its members
 """

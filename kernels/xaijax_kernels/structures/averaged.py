@@ -1,11 +1,11 @@
 """v(S) of all coalitions of an instance by its model's structure, donors averaged on the way.
 
-Where every donor differs from x in every player, no two hybrids are the same, and the same 2^P
-coalitions are asked beside each donor. Their mean over donors is taken while the answers are in a
+If every donor differs from x in every player, no two hybrids are the same, and the same 2^P
+coalitions are asked for each donor. Their mean over donors is taken while the answers are in a
 core's fast memory: one table goes back for each instance, in place of one for each pair.
 
-Letters: N instances, F columns, P players, S donors of a block, D blocks of a segment, K scores,
-T tiles: an instance beside a segment of donors.
+Letters: N instances, F columns, P players, S donors of a block, D blocks of a segment, K scores, T
+tiles: an instance and a segment of donors.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def mean_tables(
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     work: jax.Array,  # int32 [T, 3]: instance, segment, blocks of it that are asked
 ) -> tuple[jax.Array, ...]:
-    """Weighted sums over a segment of donors of the scores of all corners, less one score c.
+    """Weighted sums over a segment of donors of the scores of all corners, minus one score c.
 
     Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
     and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a corner keeps

@@ -2,14 +2,14 @@
 
 A model that has a structure is f(X) = head(layer(X)): the layer is the first step that joins
 columns, the head is what follows it. A hybrid takes each column from the instance x or from a
-donor. So what the columns of x and those of the donor contribute to the layer, its parts, is put
-together, and no row is made.
+donor. What the columns of x and those of the donor contribute to the layer, its parts, is therefore
+put together, and no row is made.
 
 `Structure` is kept with what the probe found of a model, and holds functions of its parameters.
 Programs call `Structure.of` on the parameters that they are given, which makes the `Layer`. A layer
-is a pytree: `jax.eval_shape` of `of` tells its sizes, and runs nothing.
+is a pytree: `jax.eval_shape` of `of` gives its sizes, and runs nothing.
 
-Every member is asked of every structure. A layer that derives from `Layer` has those that have a
+Every structure must answer every member. A layer that derives from `Layer` has those that have a
 body here; the others are its own. `tests/kernels/test_structure_contract.py` goes over all layers.
 
 Letters: F columns of the rows, C columns that the layer reads, H numbers of the layer (its units),
@@ -40,7 +40,7 @@ VECTORS = 64
 def whole_vectors(numbers: Any, axis: int) -> jax.Array:
     """The array with its last entry along the axis repeated, up to whole vectors of entries.
 
-    A number's exponential then has the same bits, however many others are made beside it. What is
+    A number's exponential then has the same bits, however many others are computed with it. What is
     made of it goes through an `optimization_barrier` before it is cut to its length again, or the
     compiler would make no more than what is left.
     """
@@ -57,7 +57,7 @@ class Structure(Protocol):
 
     @property
     def declared(self) -> bool:
-        """Whether a person declared it, and it is used whatever it spares."""
+        """Whether the user declared it; it is then used whatever it saves."""
         ...
 
     def of(self, params: Any, /) -> Layer:
@@ -69,7 +69,9 @@ class Structure(Protocol):
         ...
 
     def affine(self, params: Any, /) -> Affine | None:
-        """Of a head that is hidden A + c. None: it is not, or that is not known."""
+        """A and c of a head that is hidden A + c; None if it is not, or if that is unknown. None:
+        it is not, or that is not known.
+        """
         ...
 
 
@@ -95,7 +97,7 @@ class Layer(Protocol):
 
     @property
     def name(self) -> str:
-        """For `stats["structure"]`, where no closed form answers."""
+        """The name for `stats["structure"]` if no closed form answers."""
         ...
 
     @property
@@ -115,7 +117,9 @@ class Layer(Protocol):
 
     @property
     def level(self) -> Any:
-        """At what size a unit is rounded where parts are taken apart, beside its own; [H], or 0."""
+        """A further size at which a unit is rounded if parts are taken apart, in addition to its
+        own; [H], or 0.
+        """
         return 0.0
 
     @property
@@ -143,13 +147,13 @@ class Layer(Protocol):
         return self.dense is not None
 
     def work(self) -> float:
-        """Multiplications of one row that corners are spared; inf: nearly all of them."""
+        """Multiplications of one row that corners save; inf: nearly all of them."""
         ...
 
     def block(self, rows: int, platform: str) -> int:
         """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two.
 
-        platform: of the devices that the program is compiled for.
+        platform: that of the devices that the program is compiled for.
         """
         ...
 
@@ -160,7 +164,9 @@ class Layer(Protocol):
         return rows
 
     def of_columns(self, told: OfColumns) -> OfColumns:
-        """What is told of each column of the rows [.., F], of the columns made of them [.., C]."""
+        """What is known of the columns made of the rows' columns, [.., C], given `told` of these,
+        [.., F].
+        """
         return told
 
     def corners(
@@ -183,18 +189,19 @@ class Layer(Protocol):
         return False
 
     def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """What the players of columns [R, C] contribute, whose each are own bool [P, C], as
-        `prepared_corners` takes it; [R, ..]. Only where it `prepares`.
+        """What each player contributes, as `prepared_corners` takes it; [R, ..]. columns: [R, C];
+        own: bool [P, C], the columns of each player. It is called only if the layer `prepares`.
         """
         raise AssertionError("no layer that prepares")
 
     def prepared_corners(
         self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """Answers to all corners of x beside donors; [S 2^P, A]. Only where it `prepares`.
+        """Answers to all corners of x against donors; [S 2^P, A]. It is called only if the layer
+        `prepares`.
 
-        head: as of `corners`; x [..], donors [S, ..]: of `prepared`; players: P; known: a loop's
-        turns must be known when it is compiled (`engine/turns.counted`).
+        head: as for `corners`; x [..], donors [S, ..]: results of `prepared`; players: P; known:
+        whether a loop's turns must be known when it is compiled (`engine/turns.counted`).
         """
         raise AssertionError("no layer that prepares")
 
@@ -203,7 +210,7 @@ class Layer(Protocol):
         ...
 
     def nothing(self, rows: int, dtype: Any) -> jax.Array:
-        """The part of no columns, for so many rows; [R, L]."""
+        """The part of no columns, for this number of rows; [R, L]."""
         ...
 
     def both(self, one: jax.Array, other: jax.Array) -> jax.Array:
@@ -215,14 +222,14 @@ class Layer(Protocol):
         ...
 
     def some(self, first: jax.Array, count: int) -> Layer:
-        """Of a layer that does not add: that of terms first to first + count - 1 of its L alone,
-        whose sum over all terms is the layer. Past the last term, so many as there are at the end,
-        those before `first` without weight.
+        """The part of a non-additive layer from its terms first to first + count - 1; the sum over
+        all L terms is the layer. A window past the last term is moved back, and the terms before
+        `first` get weight 0.
         """
         raise AssertionError("a layer that adds")
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
-        """Values beside all donors, of answers hidden A + c. None: none is known."""
+        """Values against all donors, of answers hidden A + c; None if no closed form is known."""
         return None
 
 
@@ -235,7 +242,7 @@ class SizeWeights(Protocol):
         ...
 
     def __call__(self, k: int) -> semivalues.Weights:
-        """Of k players, as of `games/interactions`."""
+        """Weights for k players, as in `games/interactions`."""
         ...
 
 
@@ -258,7 +265,7 @@ class Form(Protocol):
     of_donors: np.ndarray  # float64 [B, H], its layer
 
     def of(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of columns [R, C]: values [R, M, H] of sets of 1 to `order` players, and the layer itself
-        [R, H], float64.
+        """Values [R, M, H] of sets of 1 to `order` players of columns [R, C], and the layer itself
+        [R, H]; float64.
         """
         ...

@@ -1,12 +1,13 @@
-"""Mean answers over donors where the head is a logistic function of one sum: no exponential of each
-coalition.
+"""Mean answers over donors for a head that is a logistic function of one sum: no exponential of
+each coalition.
 
     1 / (1 + exp(-(a + c))) = exp(a) / (exp(a) + exp(-c)).
 
-The sum of a coalition is a of some players and c of the others. So the exponentials belong to two
-half tables, and beside each donor a coalition costs an addition and a division. Each exponential is
-off by some units in the last place, and so is the chance, as by the sum's own rounding. Where the
-terms could leave the range of the exponential, this way is not taken (`LogisticSums.reach`).
+The sum of a coalition is a of some players and c of the others. The exponentials therefore belong
+to two half tables, and for each donor a coalition costs an addition and a division. Each
+exponential is off by some units in the last place, and so is the chance, as by the sum's own
+rounding. This way is not taken if the terms could leave the range of the exponential
+(`LogisticSums.reach`).
 
 The answers are affine in the chance, and so is their mean: one table of chances serves all outputs.
 
@@ -68,7 +69,7 @@ class LogisticSums:
         asked: jax.Array,  # int32 [], how many of the donors, at least one
         known_turns: bool,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Weighted sums of the scores of all corners, less one of them, what rounding took from
+        """Weighted sums of the scores of all corners, minus one of them, what rounding took from
         them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
         """
         filled = -len(donors) % TOGETHER
@@ -82,7 +83,7 @@ class LogisticSums:
         # would also make them again for each corner.
         a, c = jax.lax.optimization_barrier((a, c))
         grown, shrunk = jax.lax.optimization_barrier((jnp.exp(a), jnp.exp(-c)))
-        # Of no player, of all, and of those that add most or least to the sum beside a donor.
+        # The sums of no player, of all, and of those that add most or least to the sum of a donor.
         most, least = jnp.maximum(donors, x).sum(axis=1), jnp.minimum(donors, x).sum(axis=1)
         sums = jnp.stack([donors[0].sum(), x.sum(), most.max(), least.min()]) + self.start
         nothing = jax.nn.sigmoid(sums[0])
@@ -111,8 +112,9 @@ class LogisticSums:
 def chances_of(
     known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array
 ) -> LogisticSums | None:
-    """Of a layer and what follows it, which takes so many rows at a time, and the columns of each
-    player, bool [P, F]; None: they are no such sum and logistic function.
+    """The `LogisticSums` of a layer and the head that follows it; None if they are not a sum and a
+    logistic function. rows: number of rows that the head takes at a time. each: bool [P, F], the
+    columns of each player.
     """
     found = logistic(head, (rows, known.width), dtype) if known.adds else None
     return None if found is None else LogisticSums(known, found, each)
@@ -233,7 +235,7 @@ def _softmax_as_one(steps: list[Step], rows: int) -> list[Step]:
         return None
 
     def parts_of(last: Step) -> tuple[Number, list[Step]] | None:
-        """(the numbers, all steps) of the softmax of which this is the last step."""
+        """(the numbers, all steps) of the softmax that ends with this step."""
         own = [last]
         if last.equation.primitive.name != "div" or last.outputs[0].shape != (rows, 2):
             return None

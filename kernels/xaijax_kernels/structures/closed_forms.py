@@ -1,4 +1,4 @@
-"""Values of a layer in closed form beside all donors: of sums over columns, and of boxes.
+"""Values of a layer in closed form against all donors: of sums over columns, and of boxes.
 
 Letters: R rows, B donors, C columns, P players, H numbers of a layer, K outputs, L leaves, A sums.
 """
@@ -24,7 +24,7 @@ TABLE_BYTES = 1 << 25  # of the leaves that are looked at together
 class Additive:
     """f = sum over columns z_c (W A)_c, and a constant.
 
-    The units are folded into the outputs, of which there may be far fewer: its layer is the answer.
+    The units are folded into the outputs, which may be far fewer: its layer is the answer.
     """
 
     name = "additive"
@@ -32,7 +32,7 @@ class Additive:
     def __init__(
         self, weights: jax.Array, bias: jax.Array, background: WeightedDonors, head: Affine
     ) -> None:
-        """weights [C, H], bias [H]: of the dense layer."""
+        """weights [C, H], bias [H]: those of the dense layer."""
         A, c = head
         self._weights = np.asarray(weights, np.float64) @ A
         self._bias = np.asarray(bias, np.float64) @ A + c
@@ -80,7 +80,7 @@ class Trees:
 
     def _meet(self, part: Leaves, background: WeightedDonors) -> np.ndarray:
         """The weight of the donors that meet each leaf by each pattern, [L, 2^d]; adds what the
-        leaves answer to them to `of_donors`. A block of donors at a time, in their order.
+        leaves answer to them to `of_donors`. It takes a block of donors at a time, in their order.
         """
         L, first = len(part.values), 0
         met, base = np.zeros(L << part.d), np.arange(L) << part.d

@@ -92,7 +92,9 @@ class Columnwise(Layer):
         return self.inner.block(rows, platform)
 
     def columns(self, rows: Any) -> jax.Array:
-        """See `Layer.columns`: equal bits, however many other rows are beside a row of several."""
+        """See `Layer.columns`: results are identical bit for bit for any number of rows above
+        one.
+        """
         if len(rows) == 1:
             return self.made(self.params, rows)
         made = self.made(self.params, whole_vectors(rows, 0))
@@ -153,7 +155,7 @@ class Columnwise(Layer):
 def largest(layer: Layer, rows: jax.Array) -> jax.Array:
     """The largest size of a column that the layer reads of rows [R, F]; [R].
 
-    Times its largest weight, where the layer is dense.
+    Times its largest weight, if the layer is dense.
     """
     columns = jnp.abs(layer.columns(rows))
     if layer.dense is not None:

@@ -1,9 +1,9 @@
-"""A few coalitions beside all donors: every instance crossed with distinct donors, by a structure.
+"""A few coalitions against all donors: every instance crossed with distinct donors, by a structure.
 
 What a value of a player adds to the layer (a term of a dense layer, a factor of a sum of products)
-stands in a table with a row for each player and value. With S kept, the layer of a hybrid is made
-of a part of x, from the rows of the players in S, and a part of the donor, from the other rows. A
-pair costs H additions, or L multiplications in a product of matrices, and the rest of the model.
+is in a table with a row for each player and value. With S kept, the layer of a hybrid is made of a
+part of x, from the rows of the players in S, and a part of the donor, from the other rows. A pair
+costs H additions, or L multiplications in a product of matrices, and the rest of the model.
 
 Letters: V rows of the table, F columns, P players, n instances of a block, C coalitions, D donors
 of a block, H numbers that a part has, K scores, A answers.
@@ -30,7 +30,8 @@ def value_table(
 ) -> jax.Array:
     """What columns own bool [V, F] of rows [V, F] add to the layer, or multiply it by; [V, H].
 
-    In blocks of one shape, V whole ones: a product rounds a row by the number of rows beside it.
+    It works in full blocks of one shape, because a product rounds a row by the number of rows with
+    it.
     """
     known = structure(params)
 
@@ -91,7 +92,7 @@ def crossed_means(
     head(params, hidden [n D, H]) -> [n D, A], own_head the same of n rows; score(answers, own
     answers) -> [.., K].
 
-    A donor that agrees with x in all that is replaced leaves x's own answer, to the bit; and the
+    A donor that agrees with x in all that is replaced leaves x's own answer, bit for bit; and the
     score of a coalition's first donor is taken away before the weighting, so that equal scores have
     that very score for their mean.
     """

@@ -35,10 +35,10 @@ class Dense(SumOfTerms):
     def slot_bits(self) -> tuple[int, ...]:
         """See `Layer.slot_bits`.
 
-        One: a slot's own part, 13 rows of a product with W for 2^6 corners, is small beside the
-        head of these. With two layers of 64 units on Adult's codes a call takes a sixth longer than
-        with a program for every size, which take seven seconds to compile. A smaller pair fills its
-        slot up, and has few rows.
+        There is one size: a slot's own part, 13 rows of a product with W for 2^6 corners, is small
+        compared with the head of these. With two layers of 64 units on Adult's codes a call takes a
+        sixth longer than with a program for every size, which take seven seconds to compile. A
+        smaller pair fills its slot up, and has few rows.
         """
         return (6,)
 

@@ -38,7 +38,7 @@ def drawn_scores(
     """Scores of T tiles of draws [T, L, D, K], and whether one is bad, int32 [].
 
     head(params, hidden [L D, H]) -> [L D, A], own_head the same of D rows; score(answers, own
-    answers) -> [.., K]. A hybrid whose players add what those of x add has x's own answer, to the
+    answers) -> [.., K]. A hybrid whose players add what those of x add has x's own answer, bit for
     bit. A list that all draws share is two small products.
     """
     known = structure(params)

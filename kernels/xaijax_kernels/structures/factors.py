@@ -27,7 +27,7 @@ class Factors(Protocol):
     """The factors k_l(z_j) of a sum of products."""
 
     def exponents(self, rows: jax.Array) -> jax.Array:
-        """Of rows [R, F]; [R, F, L]."""
+        """Exponents of rows [R, F]; [R, F, L]."""
         ...
 
     def by_column(self) -> Any:
@@ -49,10 +49,10 @@ class Factors(Protocol):
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """sum_l coefficients_l prod_j k_l at all corners of x beside donors; [S, 2^P, A].
+        """sum_l coefficients_l prod_j k_l at all corners of x against donors; [S, 2^P, A].
 
-        x [.., L], donors [S, .., L]: of `kept`. known: a loop's turns must be known when it is
-        compiled, see `turns.counted`.
+        x [.., L], donors [S, .., L]: results of `kept`. known: whether a loop's turns must be known
+        when it is compiled, see `turns.counted`.
         """
         ...
 
@@ -80,7 +80,9 @@ class Gaussians:
         return jnp.minimum(jnp.square(values[:, None] - centres) * gamma, LARGEST)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`: equal bits, however many others are made beside it."""
+        """See `Factors`: results are identical bit for bit, however many others are computed with
+        it.
+        """
         whole = whole_vectors(-exponents, -1)
         return jax.lax.optimization_barrier(jnp.exp(whole))[..., : exponents.shape[-1]]
 
@@ -132,9 +134,9 @@ class Boxes:
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """See `Factors`. Only leaves that some corner reaches: for each player x or the donor is
-        within their bounds. They are found by halving, in the numbers of such leaves up to each.
-        Where a loop's turns must be known nothing is spared by that: all leaves are one product.
+        """See `Factors`. It sums only leaves that some corner reaches: for each player x or the
+        donor is within their bounds. They are found by halving, in the numbers of such leaves up to
+        each. If a loop's turns must be known, this saves nothing: all leaves are one product.
         """
         (L, A), bit = coefficients.shape, jnp.arange(players, dtype=jnp.uint32)[:, None]
 

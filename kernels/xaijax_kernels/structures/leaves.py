@@ -1,14 +1,14 @@
 """Values of sums of boxes in closed form: trees with margins or probabilities as output.
 
-A leaf is a game of its own for each pair of a row x and a donor b: it pays its value where every
+A leaf is a game of its own for each pair of a row x and a donor b: it pays its value if every
 player of its path is within the bounds. With V the players whose bounds x breaks and U those whose
 bounds b breaks, it pays 0 everywhere if the two meet, else v(S) = value [U in S, V not in S]. On
-the k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and
--q_k(u) for those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014
-for interventional Shapley values of trees; `semivalues.induced_weights` for the others). A set S of
-i players of U and j of V has one derivative that is not 0, (-1)^j at U without S: it is paid
-(-1)^j p_s(u - i). All this hangs on the pattern of broken bounds only, so donors are counted by
-pattern, once for all rows.
+the k = u + v players of U and V that game has the semivalue q_k(u - 1) for players of U and -q_k(u)
+for those of V, q_k being the weights induced on k players (Strumbelj and Kononenko 2014 for
+interventional Shapley values of trees; `semivalues.induced_weights` for the others). A set S of i
+players of U and j of V has one derivative that is not 0, (-1)^j at U without S: it is paid (-1)^j
+p_s(u - i). All this depends on the pattern of broken bounds only, so donors are counted by pattern,
+once for all rows.
 
 Letters: R rows, B donors, L leaves with d players and D sets of them each, C columns, m bounded
 columns of a leaf at most, M sets of all players, A sums.
@@ -131,7 +131,7 @@ def paid(
 ) -> jax.Array:
     """What the leaves pay; [R, M, A].
 
-    pattern int32 [R, L]; table [L 2^d, D], what a leaf of value 1 pays its sets beside all donors;
+    pattern int32 [R, L]; table [L 2^d, D], what a leaf of value 1 pays its sets against all donors;
     sets int32 [L, D], which of all they are.
     """
     L, D = sets.shape

@@ -1,10 +1,10 @@
 """v(S) of a list of coalitions by a layer that adds, donors averaged on the way.
 
 The layer of the hybrid of x, the donor b and the coalition S is the part of x that S keeps and the
-part of b that it replaces. The first is one for all donors, the second one for all instances. So a
-hybrid costs one addition a unit, and the rest of the model. Where the parts of single players are
-cheaper to put together than the layer is to make, they are made once for a row, and a coalition's
-part is a small product with them.
+part of b that it replaces. The first is one for all donors, the second one for all instances. A
+hybrid therefore costs one addition a unit, and the rest of the model. If the parts of single
+players are cheaper to put together than the layer is to make, they are made once for a row, and a
+coalition's part is a small product with them.
 
 Letters: N instances, F columns, P players, Q coalitions of the list, C coalitions of a tile, in
 blocks that go through the head together, B donors of a segment, G instances of a tile, K scores,
@@ -61,8 +61,8 @@ def player_parts(
     rows: jax.Array,  # [R, F]
     players: jax.Array | None,  # int32 [F]; None: player j is column j
 ) -> jax.Array:
-    """What each player of each row adds to a layer that adds; [R, P, H]. A row at a time, so that
-    its bits are the same beside any others.
+    """What each player of each row adds to a layer that adds; [R, P, H]. It takes one row at a
+    time, so that a row's result is identical bit for bit whatever the others are.
     """
     known = structure(params)
     own = jnp.eye(P, dtype=bool)

@@ -1,7 +1,7 @@
 """Sums of products as functions that a trace shows by their name, and the layer of each.
 
 A model that calls one of them, on columns that are each made of one of its own, is answered by the
-layer wherever corners are asked; on whole rows it runs as it is written here.
+layer wherever corners are asked; on full rows it runs as it is written here.
 
 Letters: R rows, C columns, L terms (support vectors, leaves), A sums, M nodes, T trees, S slots
 of 2^s corners, F columns.
@@ -85,7 +85,7 @@ def xaijax_leaf_sums(
 ) -> jax.Array:
     """The sum of the values of the leaves whose bounds hold, low < z <= high, [R, A].
 
-    walk(nodes, rows) reaches the same leaves, which on whole rows is faster.
+    walk(nodes, rows) reaches the same leaves, which is faster on full rows.
     """
     return walk(nodes, rows)
 
@@ -145,10 +145,10 @@ class Product(Layer):
 
     @property
     def slot_bits(self) -> tuple[int, ...]:
-        """See `Layer.slot_bits`. Every second size: the factors that a slot needs once cost as much
-        as its own product of half tables at some 2^8 rows. With 842 support vectors on Adult's
-        codes a call takes a tenth longer than with every size, with two sizes a third, with one two
-        and a half times as long.
+        """See `Layer.slot_bits`. Every second size is used: the factors that a slot needs once cost
+        as much as its own product of half tables at some 2^8 rows. With 842 support vectors on
+        Adult's codes a call takes a tenth longer than with every size, with two sizes a third, with
+        one two and a half times as long.
         """
         return (6, 8, 10, 12)
 

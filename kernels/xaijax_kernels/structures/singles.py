@@ -1,8 +1,8 @@
-"""Each player replaced by itself: every instance beside the distinct values that a player has.
+"""Each player replaced by itself: every instance with the distinct values that a player has.
 
 The layer without one player is put together once for an instance, and each value that the player
-has in some donor is joined to it. So QII of all data asks as many hybrids of an instance as the
-players have values, however many donors there are, and a hybrid costs an addition a unit, or a
+has in some donor is joined to it. QII of all data therefore asks as many hybrids of an instance as
+the players have values, however many donors there are, and a hybrid costs an addition a unit, or a
 share of a product of matrices, and the head.
 
 Letters: V rows of the table of values, P players, N instances, n of a block, b blocks of D values
@@ -28,7 +28,7 @@ TERMS = 256  # of a product, taken together: parts of all players of a block sta
 def all_but_one(known: Layer, table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
     """([P, n, L] of rows int32 [n, P] without each player, [n, L] of all players).
 
-    Of the players before it and of those after it: three steps a player in place of P.
+    The others are the players before it and those after it: three steps a player in place of P.
     """
 
     def add(part: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -58,12 +58,12 @@ def single_means(
     one is bad, int32 []).
 
     head(params, hidden [G n D, H]) -> [.., A], own_head the same of n rows; score(answers, own
-    answers) -> [.., K]. A player of which no value is given keeps the score of x.
+    answers) -> [.., K]. A player without given values keeps the score of x.
 
-    What is averaged is the change of the score. Where the layer adds, it is the change from the
-    score of x with the player put back in the same way; of a sum of products a value that has x's
-    own number changes nothing. So a player without influence has x's own score for its mean, to
-    the bit; of products, if values that multiply alike have one number.
+    What is averaged is the change of the score. If the layer adds, it is the change from the score
+    of x with the player put back in the same way; in a sum of products a value that has x's own
+    number changes nothing. A player without influence therefore has x's own score for its mean, bit
+    for bit; with products this needs values that multiply alike to have one number.
     """
     known = structure(params)
     P, steps = x.shape[1], (players, values, weights)
@@ -108,7 +108,7 @@ def single_means(
 
 
 def _added(known: Layer, table: jax.Array) -> Any:
-    """Of a layer that adds: what a step asks is made in the step."""
+    """For a layer that adds: what a step asks is made in the step."""
     nothing = known.nothing(1, table.dtype)
 
     def of_rows(rows: jax.Array) -> Any:
@@ -129,11 +129,11 @@ def _added(known: Layer, table: jax.Array) -> Any:
 
 
 def _multiplied(known: Layer, table: jax.Array, players: jax.Array, values: jax.Array) -> Any:
-    """Of sums of products: some terms after the others, of all blocks of values at once."""
+    """For sums of products: some terms after the others, of all blocks of values at once."""
     L = known.parts
     count = min(TERMS, L)
     firsts = [min(t, L - count) for t in range(0, L, count)]
-    # Written out once for all instances: the terms that are taken together stand together.
+    # Written out once for all instances: the terms that are taken together are next to each other.
     parts = jnp.stack([table[:, t : t + count] for t in firsts])  # [chunks, V, count]
     theirs = jax.lax.optimization_barrier(parts[:, values.reshape(-1, values.shape[-1])])
     starts = jnp.arange(len(firsts), dtype=jnp.int32) * count
@@ -144,7 +144,8 @@ def _multiplied(known: Layer, table: jax.Array, players: jax.Array, values: jax.
             part, other, first = chunk
             some = known.some(first, count)
             without, everything = all_but_one(some, part, rows)
-            # Beside as many as values are: a product of another shape is rounded in another way.
+            # There are as many rows as values, because a product of another shape is rounded in
+            # another way.
             nothing = some.nothing(values.shape[-1], table.dtype)
             own = some.joined(everything, nothing)[:, 0]
             crossed = jax.lax.map(lambda one: some.joined(without[one[0]], one[1]), (flat, other))

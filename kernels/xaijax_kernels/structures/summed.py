@@ -1,7 +1,7 @@
-"""A layer that is a sum over players of parts, as a function that makes whole rows of it.
+"""A layer that is a sum over players of parts, as a function that makes full rows of it.
 
 A convolution is one, and so is a sum of looked-up rows, or what `xaijax.Split` declares. The part
-of some columns is what the function makes of a row that has 0 in all others, less what it makes of
+of some columns is what the function makes of a row that has 0 in all others, minus what it makes of
 a row of zeros.
 
 Letters: S slots of 2^s corners, C columns, H units, R rows.
@@ -22,7 +22,7 @@ from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
 
 NUMBERS = 1 << 18  # of a wide layer that goes through the head at a time
 MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
-TOGETHER = 4.0  # roundings, as of 16 players
+TOGETHER = 4.0  # roundings, as for 16 players
 ROWS = 16  # of whole blocks: see `sums.WHOLE_ROWS`; these layers are wide
 
 
@@ -58,7 +58,7 @@ class Summed(SumOfTerms):
 
     @property
     def slot_bits(self) -> tuple[int, ...]:
-        """See `Layer.slot_bits`; as of `Dense`."""
+        """See `Layer.slot_bits`; as for `Dense`."""
         return (6,)
 
     def work(self) -> float:

@@ -1,8 +1,9 @@
 """Layers that are sums over players, and their corners: one addition a unit and corner.
 
 The corners of a slot are sums of what its players add, each with x's values or the donor's: each
-bit doubles what is there. Not the donor's layer and changes x - b: with a donor's 99999999 in one
-column the layer of a corner that keeps x's value there would be a difference of large numbers.
+bit doubles what is there. They are not the donor's layer and changes x - b: with a donor's 99999999
+in one column the layer of a corner that keeps x's value there would be a difference of large
+numbers.
 
 Letters: S slots of 2^s corners, F columns, H units, R rows.
 """
@@ -63,7 +64,7 @@ def corners_of_sums(
     donors: jax.Array,  # [S, F]
     kept: jax.Array,  # bool [S, s + 1, F]
 ) -> jax.Array:
-    """Answers to the corners of slots [S 2^s, A]; arguments as of `Layer.corners`.
+    """Answers to the corners of slots [S 2^s, A]; arguments as for `Layer.corners`.
 
     times(rows [R, F]) -> [R, H]: what columns add, those that are 0 nothing. block: rows that the
     head takes at a time.
@@ -104,7 +105,7 @@ def corners_of_sums(
 
 
 class SumOfTerms(Layer):
-    """What layers have in common whose parts are sums of their players' terms, [H].
+    """Base of layers whose parts are sums of their players' terms, [H].
 
     hidden = bias + the terms of all players.
     """

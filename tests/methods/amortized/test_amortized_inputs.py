@@ -29,7 +29,7 @@ quiet = pytest.mark.filterwarnings(
         (
             {"explainer": xj.Explainer(MODEL, xj.Baseline(lambda rows: rows * 0))},
             xj.InputError,
-            "of each instance",
+            "for each instance",
         ),
         (
             {"explainer": xj.Explainer(MODEL, X, players=np.array([-1, 0, 1]))},
@@ -39,7 +39,7 @@ quiet = pytest.mark.filterwarnings(
         (
             {"explainer": xj.Explainer(MODEL, X, players=np.zeros((60, 3), int))},
             xj.InputError,
-            "of each instance",
+            "for each instance",
         ),
         ({"hidden": (8, 0)}, xj.InputError, "hidden must be at least 1"),
         ({"hidden": (8, 2.5)}, xj.InputTypeError, "hidden must be a whole number"),

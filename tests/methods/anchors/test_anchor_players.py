@@ -194,7 +194,7 @@ def test_ids_go_by_equality_and_numbers_by_bins() -> None:
 def test_the_repr_says_the_space_and_the_players() -> None:
     space = {"perturbation": "row", "players": SEGMENTS}
     text = repr(xj.AnchorExplainer(wrapped("host", said), DATA, **space))
-    assert "perturbation='row'" in text and "4 players" in text and "of whole players" in text
+    assert "perturbation='row'" in text and "4 players" in text and "draws of players" in text
 
 
 def test_rules_of_players_are_refused_where_they_mean_nothing() -> None:

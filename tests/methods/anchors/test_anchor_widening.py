@@ -322,7 +322,7 @@ def test_what_cannot_be_widened_is_refused():
     with pytest.raises(T, match="widen must be True or False"):
         anchors.explain(DATA, widen=1)
     sampled = explainer(perturbation=lambda X, kept, u: X)
-    with pytest.raises(E, match="widen=True is for the spaces that are built in"):
+    with pytest.raises(E, match="widen=True needs a built-in space"):
         sampled.explain(DATA, widen=True)
     grouped = xj.AnchorExplainer(jax_model(), DATA, players=[[0, 1], [2, 3]], perturbation="row")
     with pytest.raises(E, match="players= have no bins"):

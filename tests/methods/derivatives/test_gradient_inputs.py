@@ -40,7 +40,7 @@ WRONG = {
     "steps many": (xj.InputError, "at most 1,000", {"steps": 1001}),
     "samples of a line": (
         xj.InputError,
-        "samples= is of path='expected'",
+        "samples= needs path='expected'",
         {"path": "integrated", "background": DONORS[:1], "samples": 10},
     ),
     "samples odd": (xj.InputError, "samples must be even.*Say 12", {"samples": 11}),
@@ -70,7 +70,7 @@ WRONG = {
     "head on the host": (xj.InputError, "on the host", {"model": (f, HOST)}),
     "embed of another shape": (
         xj.InputError,
-        "axes of the leaf",
+        "axes of its leaf",
         {"model": (lambda ids: jnp.ones((len(ids), 2, 4)), MODEL), "background": IDS},
     ),
     "embed that keeps numbers": (

@@ -191,14 +191,14 @@ RANDOM = xj.as_model(lambda X: X[:, 0], deterministic=False)
         ({}, {"top": True}, T, "top"),
         ({}, {"top": 3, "confidence": 1}, E, "confidence must be a number in .0, 1., got 1"),
         ({}, {"top": 3, "confidence": "95"}, T, "confidence must be a number in .0, 1., got '95'"),
-        ({}, {"confidence": 0.9}, E, "confidence=0.9 is of top="),
-        ({}, {"bounds": (0, 1)}, E, "bounds=.* is of top="),
+        ({}, {"confidence": 0.9}, E, "confidence=0.9 needs top="),
+        ({}, {"bounds": (0, 1)}, E, "bounds=.* needs top="),
         ({}, {"top": 3, "bounds": (1, 0)}, E, "bounds: got"),
         ({}, {"top": 3, "bounds": (0, np.inf)}, E, "bounds: got"),
         ({}, {"top": 3, "bounds": 1.0}, T, "bounds: got"),
         ({"estimator": "kernel"}, {"top": 3}, E, "needs independent pairs"),
         ({"tolerance": 0.1}, {"top": 3}, E, "two rules of when to stop"),
-        ({"model": RANDOM}, {"top": 3}, E, "is of a deterministic model"),
+        ({"model": RANDOM}, {"top": 3}, E, "needs a deterministic model"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(options, asked, error, match):

@@ -102,7 +102,7 @@ def test_rows_of_another_number_are_refused(model):
     qii = asked(model, players=REGIONS, pool=POOL)
     with pytest.raises(xj.InputError, match="entries of 4 instances, but X has 3 rows"):
         qii.explain(IMAGES[:3])
-    with pytest.raises(xj.InputError, match="of columns that are players in all rows"):
+    with pytest.raises(xj.InputError, match="needs columns that are players in all rows"):
         qii.prior()
 
 
@@ -110,7 +110,7 @@ def test_rows_of_another_number_are_refused(model):
 def test_no_private_copy(options):
     model = xj.as_model(partial(score))
     found = asked(model, **options).explain(IMAGES + 1)
-    with pytest.raises(xj.XaiError, match="of its own, of which nothing is proved"):
+    with pytest.raises(xj.XaiError, match="no bound is proved for these"):
         xj.privacy.release(found, epsilon=1.0)
 
 

@@ -256,9 +256,9 @@ def test_an_attribute_that_is_not_there_is_a_reason():
 
 def test_options_of_host_calls_keep_it_there():
     fitted = LinearRegression().fit(X, Y)
-    assert "max_rows= is of calls on the host" in repr(xj.as_model(fitted, max_rows=7))
-    assert "timeout= is of calls on the host" in repr(xj.as_model(fitted, timeout=7.0))
-    with pytest.raises(xj.InputError, match="max_rows= is of calls on the host"):
+    assert "max_rows= applies to calls on the host" in repr(xj.as_model(fitted, max_rows=7))
+    assert "timeout= applies to calls on the host" in repr(xj.as_model(fitted, timeout=7.0))
+    with pytest.raises(xj.InputError, match="max_rows= applies to calls on the host"):
         xj.as_model(fitted, max_rows=7, backend="jax")
     with pytest.raises(xj.InputError, match="precision='tf32' is for models that JAX traces"):
         xj.as_model(Squares().fit(X, Y), precision="tf32")

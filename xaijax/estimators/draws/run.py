@@ -189,7 +189,7 @@ class TermMoments:
 
     @classmethod
     def zeros(cls, n: int, G: int, T: int, K: int, joint: bool) -> TermMoments:
-        """Nothing added yet; joint: also the products of different terms."""
+        """Sums with nothing added yet; joint: also the products of different terms."""
         return cls(
             np.zeros(G, np.int64), np.zeros((n, G, T, K)), np.zeros((n, G, T, T if joint else 1, K))
         )
@@ -265,8 +265,9 @@ def bernstein_half_width(
 ) -> np.ndarray:
     """Half-widths that hold together with probability 1 - delta, float64 [n, T, K].
 
-    Empirical Bernstein (Audibert, Munos and Szepesvari 2009, theorem 1), terms of width `width`,
-    each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width log(3/delta) / n.
+    They follow empirical Bernstein (Audibert, Munos and Szepesvari 2009, theorem 1), for terms of
+    width `width`, each stratum with its share of delta: sqrt(2 V log(3/delta) / n) + 3 width
+    log(3/delta) / n.
     """
     log = math.log(3 * len(factors) / delta)
     out: Any = 0.0

@@ -42,7 +42,7 @@ Run = Callable[[argparse.Namespace], None]
 
 
 def add_commands(commands: Any) -> None:
-    """Put the three commands under `xaijax`; each sets `run`, which takes the parsed arguments."""
+    """Puts the three commands under `xaijax`; each sets `run`, which takes the parsed arguments."""
     about = "answer as a guest, with one's own rows and part of a model"
     guest = command_of(commands, "guest", about, "    xaijax guest serve --config guest.toml")
     actions = guest.add_subparsers(dest="action", required=True, title="actions")
@@ -207,7 +207,7 @@ class SettingsFile:
 
 
 def read_settings(path: str | Path, accepted: Sequence[str]) -> SettingsFile:
-    """Read a TOML file. Raises InputError for one that is none, and for unknown entries."""
+    """Reads a TOML file. Raises InputError for a file that is not TOML, and for unknown entries."""
     place = Path(path)
     try:
         entries = tomllib.loads(place.read_text("utf-8-sig"))
@@ -220,7 +220,7 @@ def read_settings(path: str | Path, accepted: Sequence[str]) -> SettingsFile:
 def refuse_unknown(
     path: Path, section: Any, accepted: Sequence[str], prefix: str, needed: Sequence[str] = ()
 ) -> None:
-    """Raise InputError for entries that are not known, or missing."""
+    """Raises InputError for entries that are not known, or missing."""
     if not isinstance(section, Mapping):
         raise InputError(f"{path}: {prefix.rstrip('.')} must be a section, got {section!r}.")
     for name in section:
@@ -347,7 +347,7 @@ def host_of(settings: SettingsFile) -> Host:
 def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray]:
     """Rows to explain: identifiers [N], and the host's columns [N, H] in the order of the model.
 
-    Where the model has no names, these are the columns of the background in its order. Raises
+    If the model has no names, these are the columns of the background in its order. Raises
     InputError for other columns, and without names for the same ones in another order.
     """
     identifier = settings.needed("identifier")
@@ -372,12 +372,12 @@ def _order(model: SplitModel, names: Sequence[str], name: str) -> list[int]:
 
 
 def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
-    """The split model with its names, or, where it has none, with those of the background."""
+    """The split model with its names, or, if it has none, with those of the background."""
     if model.feature_names is not None:
         return model
     if len(names) != model.columns:
         raise InputError(
-            f"background has {len(names)} columns beside the identifier, the model takes "
+            f"background has {len(names)} columns besides the identifier, the model takes "
             f"{model.columns}."
         )
     return dataclasses.replace(model, feature_names=names)

@@ -22,7 +22,7 @@ SECRET = 32  # bytes, at least
 
 
 def secret_of(secret: Any, policy: Policy, state: Any) -> bytes:
-    """The long-term secret, or a new one where nothing hangs on it."""
+    """The long-term secret, or a new one if nothing depends on it."""
     if secret is None:
         if policy.epsilon is not None or state is not None:
             raise InputError(
@@ -52,7 +52,7 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
         if part is None or not hasattr(part, "answers"):
             raise InputTypeError(
                 f"parts: a Part or FunctionPart is needed, got {type(part).__name__}. None is "
-                "accepted where the policy names an arbiter."
+                "accepted if the policy names an arbiter."
             )
         if part.columns != rows.shape[1]:
             raise InputError(
@@ -70,7 +70,7 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
 
 
 def party_of(party: Any, parts: Mapping[str, Any]) -> str:
-    """The guest's own name, as its parts or it itself say; "" where nobody does."""
+    """The guest's own name, as its parts or it itself say; "" if nobody does."""
     if party is not None and not (isinstance(party, str) and 0 < len(party) <= LONGEST):
         raise InputError(f"party must be a text of 1 to {LONGEST} characters, got {party!r:.60}.")
     for version, part in parts.items():
@@ -85,7 +85,7 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
 
 
 class GuestColumns:
-    """Where a guest's columns stand: in the table as given, in the rows kept, and in each part.
+    """Places of a guest's columns: in the table as given, in the rows kept, and in each part.
 
     Rows are kept in the order of the first part that has names, so that a table whose columns
     change places keeps its fingerprint and its noise.

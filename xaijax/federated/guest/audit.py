@@ -30,7 +30,7 @@ class AuditLog:
     """Appends entries, to a file or (path None) in memory."""
 
     def __init__(self, path: Path | None, secret: bytes) -> None:
-        """Raises InputError where the file is not a whole chain under this secret."""
+        """Raises InputError if the file is not a whole chain under this secret."""
         self.path = path
         self._key = _key(secret)
         self.count, self.head = 0, START
@@ -48,7 +48,7 @@ class AuditLog:
                 self.add(TAIL, bytes=torn)
 
     def add(self, event: str, **facts: Any) -> None:
-        """Append one entry; facts are names, counts and codes."""
+        """Appends one entry; facts are names, counts and codes."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         entry = {"number": self.count + 1, "time": now, "event": event, **facts}
         entry["before"] = self.head
@@ -63,12 +63,12 @@ class AuditLog:
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
-    """Check a guest's log: whether an entry was changed, taken out or put in.
+    """Checks a guest's log: whether an entry was changed, taken out or put in.
 
-    The log (audit.jsonl in the guest's state folder) says who asked when for how many instances of
-    which model version, and what was refused. It holds no row, identifier, token or key. Each entry
-    carries a code (an HMAC under a key derived from the guest's secret) of itself and of the entry
-    before.
+    The log (audit.jsonl in the guest's state folder) says who asked when, for how many instances,
+    for which model version, and what was refused. It holds no row, identifier, token or key. Each
+    entry carries a code (an HMAC under a key derived from the guest's secret) of itself and of the
+    entry before.
 
     Args:
         path: the log.
@@ -157,7 +157,7 @@ class QueryCounts:
     """Counts in a file that one guest process holds, or (path None) in memory."""
 
     def __init__(self, path: Path | None, secret: bytes) -> None:
-        """Raises InputError where the file is another process's, or no such file."""
+        """Raises InputError if the file is another process's, or no such file."""
         self._key = hmac.digest(secret, b"xaijax.federated counts", "sha256")
         name = ":memory:" if path is None else str(path)
         if path is not None:  # for the owner's eyes only, and so is its journal
@@ -191,7 +191,7 @@ class QueryCounts:
 
     @property
     def mark(self) -> str:
-        """Of all that is counted; another one after each charge."""
+        """Mark of all that is counted; another one after each charge."""
         return self._mac(b"mark", self._sum.to_bytes(32, "big"))
 
     def _proof(self) -> str:
@@ -215,7 +215,7 @@ class QueryCounts:
         return int(row[0] or 0)
 
     def charge(self, identifiers: Sequence[bytes], logged: str | None = None) -> None:
-        """Count one query for each, all or none; on the disk before this returns.
+        """Counts one query for each, all or none; the count is on the disk before this returns.
 
         logged: the mark that the log has now.
         """
@@ -244,7 +244,7 @@ class QueryCounts:
             )
 
     def close(self) -> None:
-        """Give the file back."""
+        """Gives the file back."""
         self._base.close()
 
     def _count(self, who: bytes) -> int:

@@ -56,7 +56,7 @@ class Guest:
         identifiers: texts or whole numbers [N], one for each row, no two the same. 7 and "7" are
             the same identifier. Each has 1 to 1,024 bytes in UTF-8.
         parts: the guest's part of the model, a `Part` or `FunctionPart`; or {"model version":
-            part}. A part without a version has the version "1". None is accepted where the policy
+            part}. A part without a version has the version "1". None is accepted if the policy
             names an arbiter: rows then go to the arbiter, and no host gets an answer.
         reference: "median" (of each column of the rows, the default), or finite numbers [F].
         policy: `Policy` or None. None: `Policy()`.
@@ -64,15 +64,15 @@ class Guest:
             it, so keep it for years and from everybody. None: a new one, which is not accepted with
             noise (`epsilon`) or with `state`.
         state: a folder, or None. The folder holds the counts of queries (queries.sqlite) and the
-            log of requests (audit.jsonl, see `verify_audit`). It is made where there is none. One
+            log of requests (audit.jsonl, see `verify_audit`). It is made if there is none. One
             guest at a time can use it. None: both are in memory, as long as this object lives.
         aligned: identifiers or None. A host may ask for these only. Both parties must have the same
             list, in any order. None: the identifiers of all rows.
         party: text or None, the name by which hosts know this guest. None: the name in the parts. A
             host that asks for another party is refused. Parts made by hand, and guests of an
-            arbiter, have no name of their own, and need one here where a host has several guests.
-        feature_names: texts [F] or None, the names of an array's columns. A frame has its own.
-            Where a part has names, the columns are put in its order, and other columns are refused.
+            arbiter, have no name of their own, and need one here if a host has several guests.
+        feature_names: texts [F] or None, the names of an array's columns. A frame has its own. If a
+            part has names, the columns are put in its order, and other columns are refused.
 
     A reference of numbers is in the order of the columns of `rows`, unless it is a Series with
     their names.
@@ -84,8 +84,8 @@ class Guest:
 
     Raises:
         InputError, InputTypeError: an argument that is not accepted. Among them are a part that
-            tells too much (see `Policy`), and a state folder in which a file was deleted or changed
-            or that another guest uses.
+            reveals too much (see `Policy`), and a state folder in which a file was deleted or
+            changed or that another guest uses.
 
     Example:
         >>> import numpy as np
@@ -151,7 +151,7 @@ class Guest:
         self._computing = {version: threading.Lock() for version in self._parts}
 
     def handle(self, method: str, names: Names, data: bytes, alive: Alive = waiting) -> bytes:
-        """Answer one request. Transports call it; it never raises.
+        """Answers one request. Transports call it; it never raises.
 
         Args:
             method: the name of the request, such as "Open" or "Answer".
@@ -173,7 +173,7 @@ class Guest:
         return handled(answerers, self._refused, method, names, data)
 
     def close(self) -> None:
-        """Close the files of the state folder."""
+        """Closes the files of the state folder."""
         with self._lock:
             self._counts.close()
 
@@ -271,7 +271,7 @@ class Guest:
         }
 
     def _sent(self, event: str, **facts: Any) -> None:
-        """Log what goes out, with a mark of the counts, by which their file is known again."""
+        """Logs what goes out, with a mark of the counts that identifies their file later."""
         self.audit.add(event, **facts, counts=self._counts.mark)
 
     def _due(self, session: Session, request: Any) -> tuple[list[bytes], np.ndarray]:
@@ -332,7 +332,7 @@ class Guest:
             )
 
     def _check_part(self, request: Any, version: str, release: str) -> None:
-        """Refuse a host that takes this guest for another party, or has another release."""
+        """Refuses a host that takes this guest for another party, or has another release."""
         if self._party and request.party != self._party:
             raise Refused(
                 "part",
@@ -380,7 +380,7 @@ class Guest:
             raise Refused(
                 "token",
                 f"tokens: {again:,} of {len(tokens):,} were answered before under this key, or "
-                "stand in the request twice; each is answered once.",
+                "occur in the request twice; each is answered once.",
             )
         rows = np.array([session.rows[one] for one in tokens], np.int64)
         if (rows >= 0).sum() < self.policy.fewest:
@@ -392,7 +392,7 @@ class Guest:
         return tokens, rows
 
     def _charge(self, rows: np.ndarray) -> None:
-        """Count the queries, or refuse them all."""
+        """Counts the queries, or refuses them all."""
         self._counts.charge(self._check_queries(rows), self.audit.counts)
 
     def _check_queries(self, rows: np.ndarray) -> list[bytes]:
@@ -407,7 +407,7 @@ class Guest:
 
 
 def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
-    """Refuse a state folder in which one of the files was emptied, or is an older copy.
+    """Refuses a state folder in which one of the files was emptied, or is an older copy.
 
     Queries are counted before they are logged, so that the counts are never the smaller ones.
     """
@@ -465,7 +465,8 @@ class Disclosure:
     def answers(
         self, part: Any, version: str, columns: Sequence[int], places: np.ndarray
     ) -> np.ndarray:
-        """g of these rows as it leaves the house; [n, E]. columns: [F], of the part, in the rows.
+        """g of these rows as it leaves the house; [n, E]. columns: [F], those of the part, in the
+        rows.
 
         Raises Refused for answers that are not finite, beyond float32 or of another shape, and
         whatever the part raises.

@@ -33,30 +33,34 @@ class Policy:
     or for the reference. E is how many numbers an answer has.
 
     Args:
-        fewest: int. The least number of instances in one request; the reference does not count.
-        most: int, above `fewest`. The most tokens in one request.
-        most_queries: int or None. How often an identifier may be asked for, over all sessions and
-            hosts, and over restarts if the guest has a `state` folder; without one a restart begins
-            at 0. A request that would pass it is refused as a whole. None: no limit.
-        versions: texts or None. Model versions that may be asked for. None: all that the guest has.
-        quantum: float above 0 or None. Answers are rounded to multiples of it. None: not rounded.
-        epsilon: float above 0 or None. The noise in every answer: discrete Laplace noise of scale
-            E (high - low) / epsilon on multiples of 2^-20. Whoever sees an answer can tell two rows
-            apart by a factor of at most e^epsilon. The noise is a function of the guest's secret,
-            the identifier and its row, the model version, the part's numbers, the bounds and
-            epsilon. So the same noise comes again if the same is asked again. None: no noise.
+        fewest: int. It is the least number of instances in one request; the reference does not
+            count.
+        most: int, above `fewest`. It is the largest number of tokens in one request.
+        most_queries: int or None. It limits how often an identifier may be asked for, over all
+            sessions and hosts, and over restarts if the guest has a `state` folder; without one a
+            restart begins at 0. A request that would pass it is refused as a whole. None: no limit.
+        versions: texts or None. They are the model versions that may be asked for. None: all that
+            the guest has may be asked for.
+        quantum: float above 0 or None. Answers are rounded to multiples of it. None: they are not
+            rounded.
+        epsilon: float above 0 or None. It sets the noise in every answer: discrete Laplace noise of
+            scale E (high - low) / epsilon on multiples of 2^-20. Whoever sees an answer can tell
+            two rows apart by a factor of at most e^epsilon. The noise is a function of the guest's
+            secret, the identifier and its row, the model version, the part's numbers, the bounds
+            and epsilon. The same noise therefore comes again if the same is asked again. None:
+            there is no noise.
         bounds: (low, high) within a million, or None. The numbers of an answer are clipped to it.
             It is needed with `epsilon`, and only then accepted.
-        hosts: names of certificates that may ask. Empty: any that the guest's authority signed. The
-            arbiter may not ask in either case.
-        arbiter: text or None. The name of the certificate that gets rows as they are, for joint
-            models (see `Arbiter`). It goes with neither `epsilon` nor `quantum`. None: nobody gets
-            rows.
-        intersection: bool. Whether a host may find the common identifiers by private set
+        hosts: names of certificates that may ask. If empty, any name that the guest's authority
+            signed may ask. The arbiter may not ask in either case.
+        arbiter: text or None. It is the name of the certificate that gets rows as they are, for
+            joint models (see `Arbiter`). It cannot be combined with `epsilon` or `quantum`. None:
+            nobody gets rows.
+        intersection: bool. It says whether a host may find the common identifiers by private set
             intersection (`Host.align`).
-        allow_binary: bool. Whether a guest with a single column of two values answers. Any answer
-            that is not constant tells the value.
-        allow_distance_leak: bool. Whether a guest answers with distances to training rows
+        allow_binary: bool. It says whether a guest with a single column of two values answers. Any
+            answer that is not constant reveals the value.
+        allow_distance_leak: bool. It says whether a guest answers with distances to training rows
             (`split_neighbours`). They give the whole table away.
 
     Raises:
@@ -119,7 +123,7 @@ class Policy:
 
 
 def check_columns(policy: Policy, rows: np.ndarray) -> None:
-    """Refuse, or warn of, rows [N, F] of which any united value says too much, wherever it is made.
+    """Refuses, or warns of, rows [N, F] whose united values say too much, wherever they are made.
 
     Raises InputError for a single binary column, unless the policy allows it.
     """
@@ -127,7 +131,7 @@ def check_columns(policy: Policy, rows: np.ndarray) -> None:
     if columns == 1 and len(np.unique(rows)) <= 2 and not policy.allow_binary:
         raise InputError(
             "rows: the guest has one column of at most two values, and any answer that is not "
-            "constant tells which. Add columns, or say allow_binary=True in the policy."
+            "constant reveals which. Add columns, or say allow_binary=True in the policy."
         )
     if columns < FEW_COLUMNS:
         checks.warn(
@@ -137,7 +141,7 @@ def check_columns(policy: Policy, rows: np.ndarray) -> None:
 
 
 def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
-    """Refuse, or warn of, a part of a model whose answers say too much of rows [N, F].
+    """Refuses, or warns of, a part of a model whose answers say too much of rows [N, F].
 
     Raises InputError for distances, unless the policy allows them, and for noise of a scale that
     cannot be drawn.
@@ -211,13 +215,13 @@ def noisy(
 ) -> np.ndarray:
     """Answers [N, E], clipped to [low, high], on the lattice, with discrete Laplace noise; [N, E].
 
-    The scale is that of the difference of two whole rows, E (high - low) / epsilon: whoever sees an
+    The scale is that of the difference of two full rows, E (high - low) / epsilon: whoever sees an
     answer can tell two rows apart by a factor of at most e^epsilon, up to the 2^-63 per number that
     the bits of the draws are rounded to and as far as HMAC-SHA256 looks random. Sums and bounds are
-    whole numbers, so no rounding of floating-point noise tells the answer (Mironov 2012, "On
+    whole numbers, so no rounding of floating-point noise reveals the answer (Mironov 2012, "On
     significance of the least significant bits for differential privacy").
 
-    keys: [N], of `noise_key`.
+    keys: [N], each from `noise_key`.
     """
     lowest, highest = on_lattice(low), on_lattice(high)
     exact = np.rint(np.clip(answers, low, high) * LATTICE).astype(np.int64)

@@ -39,7 +39,7 @@ class Sessions:
         self._clock = clock
 
     def add(self, session: Session) -> bytes:
-        """Keep a session; its new identifier."""
+        """Keeps a session; returns its new identifier."""
         session.touched = self._clock()
         self._drop_old()
         own = [name for name, one in self._open.items() if one.names == session.names]

@@ -57,7 +57,7 @@ class GuestAnswers:
         return b"" if self.facts is None else bytes.fromhex(self.facts["state"])
 
     def check_list(self, identifiers: Sequence[bytes]) -> None:
-        """Raise InputError where answers of another list of identifiers are held."""
+        """Raises InputError if answers of another list of identifiers are held."""
         if self.facts is not None and sorted(identifiers) != self._sorted:
             raise InputError(
                 "answers: they are of another list of identifiers. Align before the first "
@@ -65,7 +65,7 @@ class GuestAnswers:
             )
 
     def realign(self, identifiers: Sequence[bytes]) -> None:
-        """Go by another list of identifiers; see `check_list`."""
+        """Goes by another list of identifiers; see `check_list`."""
         self.check_list(identifiers)
         self._take(identifiers)
 
@@ -76,25 +76,25 @@ class GuestAnswers:
         self._rank = {place: rank for rank, place in self._place.items()}
 
     def missing(self, places: Sequence[int]) -> list[int]:
-        """Those that were not answered yet."""
+        """The places that were not answered yet."""
         return [place for place in places if self._rank[place] not in self._rows]
 
     @property
     def places(self) -> list[int]:
-        """Those of people who were answered, first who was asked again least often."""
+        """Places of people who were answered, those asked again least often first."""
         known = [self._place[rank] for rank in self._rows if rank != REFERENCE]
         return sorted(known, key=lambda place: (self._again[place], place))
 
     def count_again(self, places: Sequence[int]) -> None:
-        """Remember that people who were answered were asked again."""
+        """Remembers that people who were answered were asked again."""
         self._again.update(places)
 
     def rows(self, places: Sequence[int]) -> np.ndarray:
-        """Answers [n, E] at these places, all of which were answered."""
+        """Answers [n, E] at these places, which must all be answered."""
         return np.stack([self._rows[self._rank[place]] for place in places])
 
     def fit(self, width: int, version: str, release: str) -> None:
-        """Raise FederatedProtocolError where kept answers are not those that are wanted now.
+        """Raises FederatedProtocolError if kept answers are not those that are wanted now.
 
         version: "" takes any.
         """
@@ -115,14 +115,14 @@ class GuestAnswers:
             )
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Keep what the guest says of itself, before its first answer."""
+        """Keeps what the guest says of itself, before its first answer."""
         if self.facts is None:
             if self._path is not None:
                 self._start(self._path, facts)
             self.facts = dict(facts)
 
     def check_same(self, facts: Mapping[str, Any]) -> None:
-        """Raise FederatedProtocolError where the guest would now answer otherwise than before."""
+        """Raises FederatedProtocolError if the guest would now answer otherwise than before."""
         if self.facts is not None and facts != self.facts:
             changed = ", ".join(name for name, value in facts.items() if value != self.facts[name])
             raise FederatedProtocolError(
@@ -132,14 +132,14 @@ class GuestAnswers:
             )
 
     def add(self, places: Sequence[int], rows: np.ndarray) -> None:
-        """Keep answers [n, E]; on the disk, where there is a file, before this returns."""
+        """Keeps answers [n, E]; they are on the disk, if there is a file, before this returns."""
         new = [(self._rank[place], np.array(row)) for place, row in zip(places, rows, strict=True)]
         self._rows.update(new)
         if self._path is not None:
             self._length = append(self._path, b"".join(_record(*one) for one in new))
 
     def forget(self) -> None:
-        """Drop all answers, and the file."""
+        """Drops all answers, and the file."""
         self._rows, self.facts, self._length = {}, None, None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class GuestAnswers:
             self._length = file.write(json.dumps(header).encode() + b"\n")
 
     def check_file(self) -> None:
-        """Raise InputError where another host has written since this one read its file."""
+        """Raises InputError if another host has written since this one read its file."""
         if self._path is not None:
             length = self._path.stat().st_size if self._path.exists() else None
             if length != self._length:
@@ -197,7 +197,7 @@ class GuestAnswers:
 
 @contextlib.contextmanager
 def alone_in(folder: Path | None, answers: Iterable[GuestAnswers]) -> Iterator[None]:
-    """Lock a folder of answers while requests are sent to guests.
+    """Locks a folder of answers while requests are sent to guests.
 
     Raises InputError if another host holds the lock, or has written to the folder since this host
     read it.

@@ -60,9 +60,10 @@ class Conversation:
         release: str | None = None,
         alone: bool = True,
     ) -> None:
-        """identifiers: the aligned list [L]. version: of the model; None: the guest's only one.
+        """identifiers: the aligned list [L]. version: that of the model; None: the guest's only
+        one.
 
-        release: of the host's side of a split model, "" where it has none; None with an arbiter.
+        release: that of the host's side of a split model, "" if it has none; None with an arbiter.
         alone: whether it is the host's only guest.
         """
         self.who, self._transport = f"guest {guest!r}", transport
@@ -72,7 +73,7 @@ class Conversation:
         self.messages = 0  # requests sent
 
     def open(self) -> GuestSession:
-        """Open a session and compare the lists of identifiers.
+        """Opens a session and compares the lists of identifiers.
 
         Raises FederatedProtocolError and its kinds; see `party.ask`.
         """
@@ -119,13 +120,13 @@ class Conversation:
         )
 
     def _check_part(self, reply: Any) -> None:
-        """Raise FederatedProtocolError for another guest, or a part of another release."""
+        """Raises FederatedProtocolError for another guest, or a part of another release."""
         party = reply.party
         if party != self._guest and (party or not self._alone):
             said = f"it is {party!r}" if party else "it does not say which party it is"
             raise FederatedProtocolError(
                 f"{self.who}: party: {said}, so the answers could be another guest's. Check which "
-                "address, or transport, stands under which name in guests; a guest whose part has "
+                "address, or transport, belongs to which name in guests; a guest whose part has "
                 f"no name needs party={self._guest!r} (Guest, or guest.toml)."
             )
         if reply.width and self._release is not None and reply.release != self._release:
@@ -139,13 +140,14 @@ class Conversation:
     def start(
         self, answers: GuestAnswers, places: Sequence[int], width: int, batch: int
     ) -> Started | None:
-        """Connect, and decide what to ask: what is not answered yet of `places` and the reference.
+        """Connects, and decides what to ask: what is not answered yet of `places` and the
+        reference.
 
         places: [N] in the aligned list. width: E, as the host's model has it. None: all is
         answered.
 
-        Raises FederatedProtocolError where kept answers are of another version, release or width,
-        FederatedPolicyError where a request would be too small, besides what `ask` raises.
+        Raises FederatedProtocolError if kept answers are of another version, release or width,
+        FederatedPolicyError if a request would be too small, and what `ask` raises.
         """
         answers.fit(width, self._version, self._release or "")
         missing = answers.missing([REFERENCE, *dict.fromkeys(places)])
@@ -162,7 +164,7 @@ class Conversation:
         return Started(opened, requests, frozenset(again), width)
 
     def fetch(self, started: Started | None, answers: GuestAnswers) -> int:
-        """Ask; how many were asked. What was answered before an error is in `answers`."""
+        """Asks; returns how many were asked. What was answered before an error is in `answers`."""
         if started is None:
             return 0
         opened, width = started.opened, started.width
@@ -202,7 +204,7 @@ class Conversation:
         return b"".join(self._token_of(opened.key, places))
 
     def _tokens(self, key: SessionKey, places: Sequence[int]) -> tuple[list[bytes], list[int]]:
-        """Tokens in their own order, which tells nothing of the host's rows; and their places."""
+        """Tokens in their own order, which reveals nothing of the host's rows; and their places."""
         tokens = self._token_of(key, places)
         order = sorted(range(len(tokens)), key=lambda i: tokens[i])
         return [tokens[i] for i in order], [places[i] for i in order]
@@ -217,14 +219,14 @@ class Conversation:
 
 
 def check_distinct(states: Mapping[str, bytes]) -> None:
-    """Raise FederatedProtocolError where two guests are one party; states: their fingerprints."""
+    """Raises FederatedProtocolError if two guests are one party; states: their fingerprints."""
     first: dict[bytes, str] = {}
     for name, state in states.items():
         other = first.setdefault(state, name)
         if other != name:
             raise FederatedProtocolError(
                 f"guests {other!r} and {name!r} are one and the same party: their fingerprints "
-                "agree. Check which address, or transport, stands under which name in guests."
+                "agree. Check which address, or transport, belongs to which name in guests."
             )
 
 
@@ -233,11 +235,11 @@ def batches(
 ) -> tuple[list[list[int]], list[int]]:
     """The missing places in as few requests as `batch` and the guest allow, of nearly equal size.
 
-    Requests with too few instances for the guest are filled up with people who were answered
-    before (`answered`, those first who were asked least often); these are returned as well. An
-    answer depends on one row alone and comes again as it was, so that tells the host nothing.
+    Requests with too few instances for the guest are filled up with people who were answered before
+    (`answered`, those first who were asked least often); these are returned as well. An answer
+    depends on one row alone and comes again as it was, so this reveals nothing to the host.
 
-    Raises FederatedPolicyError where a request would have too few instances all the same.
+    Raises FederatedPolicyError if a request would have too few instances all the same.
     """
     most = min(batch, opened.most)
     count = -(-len(missing) // most)
@@ -258,7 +260,7 @@ def batches(
 def _too_few(
     who: str, new: int, answered: int, batch: int, opened: GuestSession, parts: int, has: int
 ) -> str:
-    """What to do where one of the requests for `new` people would have `has` of them."""
+    """What to do if one of the requests for `new` people would have `has` of them."""
     least = opened.fewest
     said = (
         f"{who} answers at least {least} instances in one request, and one of {parts} would have "

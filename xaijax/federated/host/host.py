@@ -49,12 +49,12 @@ class Host:
 
     Columns belong to several parties. The host's columns are one player each; all columns of a
     guest are one player together, and get one united value. The value of a coalition is the model's
-    answer where the columns of its players show the instance and all others show the reference, as
-    of `FederatedExplainer`.
+    answer when the columns of its players show the instance and all others show the reference, as
+    in `FederatedExplainer`.
 
     Each guest is asked once for its answer g(x) to an instance x, and once for g(reference). The
-    host builds all coalitions from these, on the rows [host's columns | guests' answers]. So no
-    guest learns which coalitions are asked, nor labels, the host's rows, the reference of the
+    host builds all coalitions from these, on the rows [host's columns | guests' answers]. No guest
+    therefore learns which coalitions are asked, nor labels, the host's rows, the reference of the
     host's columns or the explanation. Answers are kept as long as this object lives (`forget` drops
     them): to explain the same instances again asks for nothing, and to explain after a
     `FederatedPeerLost` asks only for what is missing. With an arbiter nothing is kept.
@@ -62,7 +62,7 @@ class Host:
     Args:
         model: `SplitModel`. None with `arbiter`, which holds a joint model.
         background: rows [B, H] of the host's H columns, from which the reference is made: an array
-            or a frame. Where the model has `feature_names`, frames are read by name: background,
+            or a frame. If the model has `feature_names`, frames are read by name: background,
             reference and instances with columns in another order are put in order, and other
             columns are refused.
         guests: {"name": transport}, with the names of the model. A transport is a `Connection`, or
@@ -72,24 +72,26 @@ class Host:
         reference: "median" of the background; "na" (missing) for models with allow_nan=True; or one
             row [H]. It is of the host's columns; guests have references of their own.
         index: "shapley", "banzhaf" or another index of `Explainer`.
-        estimator: "auto", "exact", "permutation", "kernel" or "gaussian-process" as of
-            `Explainer`, or "wls" (weighted least squares) as of `FederatedExplainer`.
-        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
-        version: text, {"guest": text} or None. The model version that guests are asked for. None:
-            the only one that a guest answers.
+        estimator: "auto", "exact", "permutation", "kernel" or "gaussian-process" as in `Explainer`,
+            or "wls" (weighted least squares) as in `FederatedExplainer`.
+        end_weight: float. It is for "wls" only: the weight of the empty and of the full coalition.
+        version: text, {"guest": text} or None. It is the model version that guests are asked for.
+            None: the only one that a guest answers is asked for.
         arbiter: the transport to an `Arbiter`, the third process in which a joint model runs, or
             None.
-        batch: int, at least 2. The most tokens in one request to a guest; a token stands for an
-            instance or the reference. A guest may have a lower limit.
-        deadline: float, in seconds. How long one request may take.
+        batch: int, at least 2. It is the largest number of tokens in one request to a guest; a
+            token stands for an instance or the reference. A guest may have a lower limit.
+        deadline: float, in seconds. It limits how long one request may take.
         answers: a folder or None. The folder keeps guests' answers over restarts; it names rows by
             their place in the list, and holds no identifier. One host at a time can use it. None:
-            in memory only.
-        budget: int or None. Coalitions for each sampled instance, as of `Explainer`.
+            they are in memory only.
+        budget: int or None. It is the number of coalitions for each sampled instance, as in
+            `Explainer`.
         link: "identity", "logit" or a function of arrays, of the model's answer.
-        seed: int, of sampled estimators.
+        seed: int, for sampled estimators.
         {limits}
-        tolerance: float or None. How far a value may be off, with 95 %, as of `Explainer`.
+        tolerance: float or None. How far a value may be off, with 95 % probability,
+            as in `Explainer`.
 
     Attributes:
         model: the model that the explainer asks, on rows [host's columns | guests' answers].
@@ -213,7 +215,7 @@ class Host:
         identifiers: Iterable[str | int] | None = None,
         progress: Progress = None,
     ) -> Explanation:
-        """Explain the instances X.
+        """Explains the instances X.
 
         Args:
             X: rows [N, H] of the host's columns, of the background's kind.
@@ -223,7 +225,7 @@ class Host:
                 False.
 
         Returns:
-            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; guests are
+            An `Explanation` with values [N, P], or [N, P, K] for a model with K outputs; guests are
             the last players. stats["messages"] counts the requests to guests, and
             stats["rows_asked"] the instances and references asked for.
 
@@ -264,7 +266,7 @@ class Host:
         return dataclasses.replace(found, stats=stats, provenance=provenance)
 
     def align(self) -> tuple[bytes, ...]:
-        """Find the identifiers that all parties have, by private set intersection with each guest.
+        """Finds the identifiers that all parties have, by private set intersection with each guest.
 
         With one guest, both then know the common identifiers and how many the other has, and
         nothing else. With several, the guests are asked in turn: the host and an early guest also
@@ -277,7 +279,7 @@ class Host:
 
         Raises:
             InputError: no identifier is common, or answers of another list are kept (`forget`).
-            FederatedPolicyError, FederatedProtocolError, FederatedPeerLost: as of a call.
+            FederatedPolicyError, FederatedProtocolError, FederatedPeerLost: as in a call.
             ImportError: openmined-psi is not installed.
         """
         common = self._identifiers
@@ -296,7 +298,7 @@ class Host:
         return common
 
     def forget(self) -> None:
-        """Drop the guests' answers; the next explanation asks for all again."""
+        """Drops the guests' answers; the next explanation asks for all again."""
         for one in self._answers.values():
             one.forget()
 
@@ -306,7 +308,7 @@ class Host:
         return f"Host({self._row.shape[1]} columns; guests: {guests}; {kind})"
 
     def _places(self, X: Any, identifiers: Any) -> list[int]:
-        """Where the rows X stand in the aligned list; [N]."""
+        """Places of the rows X in the aligned list; [N]."""
         N = checks.rows_given(X)
         if N == 0:
             raise InputError("X has 0 rows; at least 1 is needed.")
@@ -338,7 +340,9 @@ class Host:
         return answers, off, asked
 
     def _fetched(self, places: Sequence[int]) -> int:
-        """Connect all guests, compare them, and ask for what is missing; how many were asked."""
+        """Connects all guests, compares them, and asks for what is missing; returns how many were
+        asked.
+        """
         started = {
             name: one.start(self._answers[name], places, self._widths[name], self._batch)
             for name, one in self._conversations.items()
@@ -362,7 +366,7 @@ class Host:
 
 
 def _refuse_identifiers(X: Any) -> None:
-    """Raise InputError where X is identifiers instead of rows."""
+    """Raises InputError if X is identifiers instead of rows."""
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
     entries = X if several else [X]
     if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
@@ -389,7 +393,7 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
 def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
     """Rows of the host's columns, those of a frame or a Series in the order of `names` [H].
 
-    Arrays, and all rows where the model has no names, come back as they are. Raises InputError for
+    Arrays, and all rows if the model has no names, come back as they are. Raises InputError for
     other columns.
     """
     if names is None or isinstance(rows, str) or is_tree(rows):
@@ -416,7 +420,7 @@ def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, st
 
 
 def check_model(model: Any, arbiter: Any) -> None:
-    """Refuse a joint model without an arbiter, and a model with one."""
+    """Refuses a joint model without an arbiter, and a model with one."""
     if arbiter is not None:
         if model is not None:
             raise InputError("model must be None with arbiter=, which holds the joint model.")
@@ -473,7 +477,7 @@ def version_of(version: Any, guest: str, guests: Mapping[str, Any]) -> str | Non
 
 
 # A row is the host's columns and, per guest, the number of a token: n + 1 for "the block of
-# instance n", 0 for the special one. That is algorithm 2 of Wang (2019) with the arbiter in the
+# instance n", 0 for the special one. This is algorithm 2 of Wang (2019) with the arbiter in the
 # guests' place.
 
 WHO = "the arbiter"
@@ -490,10 +494,11 @@ class JointRun:
     def loaded(
         self, conversations: Mapping[str, Conversation], places: Sequence[int], columns: int
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Let the arbiter fetch the guests' blocks of these places; numbers of tokens.
+        """Lets the arbiter fetch the guests' blocks of these places; returns numbers of tokens.
 
         Returns:
-            Of the instances [N, m], of the reference [1, m], and how many rows guests were asked.
+            Numbers of the instances [N, m], of the reference [1, m], and how many rows
+            guests were asked.
 
         Raises FederatedProtocolError and its kinds.
         """

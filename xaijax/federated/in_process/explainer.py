@@ -51,7 +51,7 @@ class WithIdle(Explainer):
         self, idle: Mapping[int, str], end_weight: float | None = None, **arguments: Any
     ) -> None:
         """idle: {place among all players: name}; players= names the others, in order. end_weight:
-        of the least squares that give the values; None: an estimator of `Explainer` does.
+        that of the least squares that give the values; None: an estimator of `Explainer` does.
         """
         self._idle = dict(idle)
         super().__init__(**arguments)
@@ -103,7 +103,7 @@ class FederatedExplainer:
 
         w(T) = link(f(x on the columns of T, the reference on the others)).
 
-    The result tells how much each player adds to w. This is the quotient game of the game in which
+    The result says how much each player adds to w. This is the quotient game of the game in which
     each column is a player. For the Shapley value, a guest's value can differ from the sum of its
     columns' values there only if at least two of them interact with a column of another party.
     `interaction_` is the difference.
@@ -122,19 +122,20 @@ class FederatedExplainer:
             allow_nan=True. A row [F], an array; for a frame as background a frame of one row or a
             pandas Series. Rows [B, F], array or frame: w is then link(mean over them), unlike
             Algorithm 2.
-        index: as of `Explainer`. "shapley" (default) is the paper's formula, and what its authors
+        index: as for `Explainer`. "shapley" (default) is the paper's formula, and what its authors
             computed. "banzhaf" is Algorithm 1 read literally, the plain mean over all coalitions.
-        estimator: as of `Explainer`, or "wls": the authors' least squares over all 2^P coalitions.
+        estimator: as for `Explainer`, or "wls": the authors' least squares over all 2^P coalitions.
             It gives Shapley's value up to about 1 / end_weight. It needs index="shapley" and a
             deterministic model, and takes neither budget nor tolerance.
-        end_weight: float. For "wls" only: the weight of the empty and of the full coalition.
-        budget: int or None. The most distinct coalitions asked for each sampled instance, as of
-            `Explainer`. With estimator="exact" leave it out.
+        end_weight: float. It is for "wls" only: the weight of the empty and of the full coalition.
+        budget: int or None. It is the largest number of distinct coalitions asked for each sampled
+            instance, as in `Explainer`. With estimator="exact" leave it out.
         link: "identity", "logit" or a function of arrays.
-        seed: int. Of sampled estimators.
-        weights: float [B] or None. Weights of the reference rows, if there are several.
-        tolerance: float or None. How far a value may be off, with 95 %, in units of link(f), as of
-            `Explainer`.
+        seed: int. Sampled estimators use it.
+        weights: float [B] or None. They are the weights of the reference rows, if there are
+            several.
+        tolerance: float or None. How far a value may be off, with 95 % probability, in units of
+            link(f), as in `Explainer`.
         {limits}
 
     Attributes:
@@ -218,7 +219,7 @@ class FederatedExplainer:
         self._own: Explanation | None = None  # of the single columns of the same rows
 
     def __call__(self, X: Rows, progress: Progress = None) -> Explanation:
-        """Explain the instances X.
+        """Explains the instances X.
 
         Args:
             X: rows [N, F] of the background's columns.
@@ -226,9 +227,9 @@ class FederatedExplainer:
                 False.
 
         Returns:
-            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs; the host's
+            An `Explanation` with values [N, P], or [N, P, K] for a model with K outputs; the host's
             columns first, then the guests. Its `data` holds the host's columns only, or is None if
-            there are none. `provenance` tells no more of a guest than its name and its number of
+            there are none. `provenance` says no more of a guest than its name and its number of
             columns.
 
         Raises:
@@ -240,10 +241,10 @@ class FederatedExplainer:
         return explanation
 
     def plan(self, X: Rows) -> Plan:
-        """What explaining X would ask for, told before it is asked.
+        """What explaining X would ask for, reported before it is asked.
 
         Args:
-            X: rows [N, F], as of a call.
+            X: rows [N, F], as for a call.
 
         Returns:
             A `Plan`. The model is asked no more than its probe.
@@ -256,7 +257,7 @@ class FederatedExplainer:
         return self._united.plan(X)
 
     def check(self, X: Rows) -> None:
-        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        """Raises InputError or InputTypeError for instances that a call would not accept."""
         self._united.check(X)
 
     def _explained(self, X: Any, progress: bool | None) -> Explanation:
@@ -283,7 +284,7 @@ class FederatedExplainer:
 
     @property
     def interaction_(self) -> np.ndarray:
-        """For each guest: its value as one player, less the sum of its columns' values.
+        """For each guest: its value as one player, minus the sum of its columns' values.
 
         It is of the instances that were last explained by a call. The columns' values are those of
         the game in which every column of the table is a player. They are computed when this is
@@ -296,12 +297,12 @@ class FederatedExplainer:
         where a_R is the Harsanyi dividend of R, and R has h columns of the host and k of the guest.
 
         Returns:
-            float64 [N, m], or [N, m, K] of a model with K outputs.
+            float64 [N, m], or [N, m, K] for a model with K outputs.
 
         Raises:
             InputError: before the first call; for an index that is a function, since it is written
-                for the players of one of the two games. Also what a call raises, where "wls" counts
-                each column as a player.
+                for the players of one of the two games. Errors of a call are raised too; "wls" then
+                counts each column as a player.
         """
         united, single = self._both()
         return self.parties.united_less_single(united.values, single.values)
@@ -327,18 +328,20 @@ class FederatedExplainer:
     ) -> Interactions:
         """How much the host's columns and the guests, each as one player, move the answer together.
 
-        As `Explainer.interactions`. `interaction_` is another thing, of one guest's columns.
+        It works like `Explainer.interactions`. `interaction_` is another thing, of one guest's
+        columns.
 
         Args:
-            X: rows [N, F], as of a call.
-            order, index, progress: as of `Explainer.interactions`.
+            X: rows [N, F], as for a call.
+            order, index, progress: as for `Explainer.interactions`.
 
         Returns:
-            `Interactions`; players, data and provenance as of a call. Sets with a guest that owns
+            `Interactions`; players, data and provenance as for a call. Sets with a guest that owns
             no column are 0.
 
         Raises:
-            InputError: "wls"; an order above the players who own columns. And what Explainer's do.
+            InputError: "wls"; an order above the players who own columns. Errors of
+                `Explainer.interactions` are raised too.
         """
         refuse_regression(self._estimator)
         idle = self.parties.idle
@@ -360,12 +363,12 @@ class FederatedExplainer:
 
         Args:
             X: rows [N, F].
-            y: [N]. The truth, in the model's labels for "accuracy".
+            y: [N]. It is the truth, in the model's labels for "accuracy".
             metric: "accuracy" (the share of rows in which the model's label is y), or a function of
                 (y, the model's answers [N]) that returns one number.
-            refitted: {"guest": model} or None. Models from `as_model` that were trained without the
-                guest's columns. They get the rows X without these columns.
-            progress: as of a call.
+            refitted: {"guest": model} or None. They are models from `as_model` that were trained
+                without the guest's columns. They get the rows X without these columns.
+            progress: as for a call.
 
         Returns:
             A `GuestWorth`: for the host and each guest the mean of |value| over the rows; the score
@@ -374,7 +377,7 @@ class FederatedExplainer:
         Raises:
             InputError, InputTypeError: an argument that is not accepted; a model with several
                 outputs; several reference rows; y of another length, or of another kind than the
-                labels; a guest that is not there. Also what a call raises.
+                labels; a guest that is not there. Errors of a call are raised too.
         """
         return guest_worth(self, X, y, metric, refitted, progress)
 
@@ -421,7 +424,7 @@ class FederatedExplainer:
             )
 
     def _named(self, found: Explanation) -> Explanation:
-        """Say of the least squares that they are not exact."""
+        """Says of the least squares that they are not exact."""
         if self._estimator != "wls":
             return found
         stats = dict(found.stats) | {"estimator": "wls"}
@@ -431,7 +434,7 @@ class FederatedExplainer:
 
 
 def refuse_regression(estimator: str) -> None:
-    """Raise InputError for the authors' least squares, which have values of players alone."""
+    """Raises InputError for the authors' least squares, which have values of players alone."""
     if estimator == "wls":
         raise InputError(
             "estimator='wls' is a regression on single players, and has no interactions. Say "
@@ -440,7 +443,7 @@ def refuse_regression(estimator: str) -> None:
 
 
 def refuse_order(order: int, busy: int, idle: Mapping[int, str]) -> None:
-    """Raise InputError for sets that are larger than all players who own a column."""
+    """Raises InputError for sets that are larger than all players who own a column."""
     if idle and order > busy:
         raise InputError(
             f"order={order}: only {busy} players own columns; {', '.join(idle.values())} own none, "

@@ -30,7 +30,7 @@ class Parties:
     def players(self) -> dict[str, list[str]]:
         """The host's columns in order, then one player per guest, as `players=` takes them.
 
-        Without the guests that own no column, see `idle`.
+        The guests that own no column are left out, see `idle`.
         """
         alone = {self.labels[c]: [self.labels[c]] for c in self.host}
         shared = {name: own for name, own in self.guests.items() if own}
@@ -47,13 +47,13 @@ class Parties:
         return tuple((j,) for j in range(len(self.host))) + ((),) * len(self.guests)
 
     def host_data(self, X: Any) -> Any:
-        """The host's columns of rows X [N, F], an array or a frame; None where it has none."""
+        """The host's columns of rows X [N, F], an array or a frame; None if it has none."""
         if not self.host:
             return None
         return without(X, [c for own in self.guests.values() for c in own])
 
     def united_less_single(self, united: np.ndarray, single: np.ndarray) -> np.ndarray:
-        """Values [N, P] of the guests less the sum over their columns in `single` [N, F]; [N, m].
+        """Values [N, P] of the guests minus the sum over their columns in `single` [N, F]; [N, m].
 
         Both may have an axis of outputs at the end.
         """
@@ -64,7 +64,7 @@ class Parties:
 
 
 def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parties:
-    """Read the `guests=` argument, {"name": [columns]}, for a table with these columns.
+    """Reads the `guests=` argument, {"name": [columns]}, for a table with these columns.
 
     remote: guests are asked over the wire, where each party needs a column to answer with; else
     one without columns is a player whose value is 0.

@@ -1,6 +1,6 @@
-"""The reference row of federated Shapley: what stands where a party's block is switched off.
+"""The reference row of federated Shapley: what replaces a party's block that is switched off.
 
-Algorithm 2 of Wang (2019) sets it to NA where the model takes NA, else to the medians of all rows.
+Algorithm 2 of Wang (2019) sets it to NA if the model takes NA, else to the medians of all rows.
 
 Letters: B reference rows, F columns.
 """
@@ -39,13 +39,13 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
         raise InputError(
-            "background must be rows, of which the reference is made; got a Baseline. Give rows, "
+            "background must be rows to make the reference from; got a Baseline. Give rows, "
             "and reference= for a row of your own."
         )
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
         if reference == "median":
-            # Taken here, once: of many rows it costs seconds.
+            # Taken here, once: for many rows it costs seconds.
             row = Baseline("median", background).as_rows(allow_nan)
             return Baseline(rows_of(row).first), "median"
         if not allow_nan:
@@ -123,7 +123,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
 
 
 def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> float:
-    """The weight of the two ends; refused where no regression takes one."""
+    """The weight of the two ends; refused if no regression takes one."""
     checks.positive(end_weight, "end_weight")
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:

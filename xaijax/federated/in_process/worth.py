@@ -83,7 +83,7 @@ def _refuse(given: Mapping[str, Any], parties: Parties, several: bool) -> None:
 
 
 def _spread(size: np.ndarray) -> np.ndarray:
-    """Standard errors of the means over rows; NaN of one row."""
+    """Standard errors of the means over rows; NaN for one row."""
     N = len(size)
     return size.std(axis=0, ddof=1) / np.sqrt(N) if N > 1 else np.full(size.shape[1], np.nan)
 

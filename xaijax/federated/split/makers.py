@@ -32,7 +32,7 @@ def split_logistic(
     guests: Mapping[str, Iterable[int | str]],
     feature_names: Sequence[str] | None = None,
 ) -> PartySplit:
-    """Split a logistic regression: each party's answer is its part of the weighted sum.
+    """Splits a logistic regression: each party's answer is its part of the weighted sum.
 
     The model is sigmoid(intercept + sum over parties of x_party . coefficients_party).
 
@@ -85,7 +85,7 @@ def split_neighbours(
     k: int = 5,
     feature_names: Sequence[str] | None = None,
 ) -> PartySplit:
-    """Split k nearest neighbours: an answer is the squared distances to all training rows.
+    """Splits k nearest neighbours: an answer is the squared distances to all training rows.
 
     **These answers give the guest's table away.** A guest refuses them unless its policy says
     allow_distance_leak=True. Explain neighbours in one process instead (`FederatedExplainer`).
@@ -138,11 +138,11 @@ def split_trees(
     rate: float = 0.2,
     feature_names: Sequence[str] | None = None,
 ) -> PartySplit:
-    """Train boosted trees of which each sees the columns of one party only.
+    """Trains boosted trees that each see the columns of one party only.
 
     In a round every party in turn gets a regression tree (scikit-learn's) of the residual. A leaf's
-    value is Newton's step, as in gradient boosting for the logistic loss. So the log odds are a
-    constant plus a sum over parties, and each guest's answer is one number.
+    value is Newton's step, as in gradient boosting for the logistic loss. The log odds are
+    therefore a constant plus a sum over parties, and each guest's answer is one number.
 
     Args:
         rows: array [N, F] of numbers, read as float32.
@@ -150,9 +150,9 @@ def split_trees(
             both must occur.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
             Each party needs at least one. With feature names, names are accepted too.
-        rounds: int. Trees of each party.
-        depth: int. The largest depth of a tree.
-        rate: float above 0. How much of each tree's step is added.
+        rounds: int. It is the number of trees of each party.
+        depth: int. It is the largest depth of a tree.
+        rate: float above 0. It is how much of each tree's step is added.
         feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
             names in a frame `rows`, and no names otherwise.
 
@@ -278,7 +278,7 @@ def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Pa
 
 
 def labels_of(labels: Any, N: int) -> np.ndarray:
-    """Labels 0 and 1 as float64 [N], both of which occur."""
+    """Labels 0 and 1 as float64 [N]; both must occur."""
     y = checks.as_array(labels, "labels").astype(np.float64)
     if y.shape != (N,):
         raise InputError(f"labels has shape {y.shape}; [{N}] is needed, one per row.")

@@ -129,7 +129,7 @@ class SplitModel:
                 "logistic": the sigmoid of that. "head": a hidden layer with tanh on [host's numbers
                 | answers], then a sigmoid. "neighbours": the sum of squared distances, then the
                 share of the k nearest training rows that have the class.
-            arrays: of the join. "score" and "logistic": intercept. "head": weights0, bias0,
+            arrays: those of the join. "score" and "logistic": intercept. "head": weights0, bias0,
                 weights1, bias1. "neighbours": labels and k.
 
         Returns:
@@ -151,10 +151,10 @@ class SplitModel:
         return cls(model, H, dict(widths), origin, own.release, own.feature_names)
 
     def save(self, path: str | Path) -> None:
-        """Write the host's side to a .npz file, which `load_split` reads.
+        """Writes the host's side to a .npz file, which `load_split` reads.
 
         Args:
-            path: of the file.
+            path: the file.
 
         Raises:
             InputError, InputTypeError: a path that no file can have, or a SplitModel that was made
@@ -179,10 +179,10 @@ def answer_labels(widths: Mapping[str, int]) -> list[str]:
 
 
 def load_split(path: str | Path) -> SplitModel:
-    """Read the host's side of a split model from a file. No code in the file is run.
+    """Reads the host's side of a split model from a file. No code in the file is run.
 
     Args:
-        path: of a file that `SplitModel.save` wrote.
+        path: a file that `SplitModel.save` wrote.
 
     Returns:
         The `SplitModel`.
@@ -241,7 +241,7 @@ def split_of(
     arrays: Mapping[str, np.ndarray],
     feature_names: Sequence[str] | None = None,
 ) -> PartySplit:
-    """Put a split model together, under a new release.
+    """Puts a split model together, under a new release.
 
     parties: whose columns are where in the rows of the joint model; feature_names: texts [F] of
     these columns, or None.

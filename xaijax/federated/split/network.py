@@ -39,11 +39,12 @@ def split_network(
     seed: int = 0,
     feature_names: Sequence[str] | None = None,
 ) -> PartySplit:
-    """Train a split neural network: an encoder for each party, and a head at the host.
+    """Trains a split neural network: an encoder for each party, and a head at the host.
 
     The model is sigmoid(head([h(x_H), g_1(x_G1), ...])). An encoder sees the columns of one party
-    and has two layers, columns -> hidden -> embedding, with tanh after both. So a guest's answer is
-    `embedding` numbers between -1 and 1. The head has one hidden layer. Training is by Adam.
+    and has two layers, columns -> hidden -> embedding, with tanh after both. A guest's answer is
+    therefore `embedding` numbers between -1 and 1. The head has one hidden layer. Training is by
+    Adam.
 
     Args:
         rows: array [N, F] of numbers, read as float32; normalise it before.
@@ -51,13 +52,14 @@ def split_network(
             both must occur.
         guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
             Each party needs at least one. With feature names, names are accepted too.
-        embedding: int, at least 4. How many numbers a guest's answer has. The host's own encoder
-            has as many as `hidden`.
-        hidden: int. Units of each hidden layer.
-        steps: int. Steps of the training.
-        batch: int. Rows in one step, drawn with replacement; at most N are used.
-        rate: float above 0. The first learning rate; it falls to 0 along a cosine.
-        seed: int. Of the first weights and of the draws.
+        embedding: int, at least 4. It is how many numbers a guest's answer has. The host's own
+            encoder has as many as `hidden`.
+        hidden: int. It is the number of units of each hidden layer.
+        steps: int. It is the number of steps of the training.
+        batch: int. It is the number of rows in one step, drawn with replacement; at most N are
+            used.
+        rate: float above 0. It is the first learning rate; it falls to 0 along a cosine.
+        seed: int. The first weights and the draws follow from it.
         feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
             names in a frame `rows`, and no names otherwise.
 

@@ -183,10 +183,10 @@ class Part:
         return np.asarray(self.formula(np, self.arrays, rows), np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write the part to a .npz file, which holds numbers and no code. `load_part` reads it.
+        """Writes the part to a .npz file, which holds numbers and no code. `load_part` reads it.
 
         Args:
-            path: of the file.
+            path: the file.
 
         Raises:
             InputError, InputTypeError: a path that no file can have.
@@ -207,9 +207,9 @@ class FunctionPart:
         columns: int: F.
         width: int: E, how many numbers an answer has.
         kind: text. Leave it as it is; a guest's policy refuses the kind "distances".
-        party, release, feature_names: as of `Part`. A host whose model has a release accepts parts
-            of the same release only: say release=split.host.release where the function computes
-            what a part of that split would.
+        party, release, feature_names: as for `Part`. A host whose model has a release accepts parts
+            of the same release only: say release=split.host.release if the function computes what a
+            part of that split would.
 
     Attributes:
         columns: F.
@@ -261,16 +261,16 @@ class FunctionPart:
         if found.shape != (len(rows), self.width):
             raise ModelOutputError(
                 f"function returned an array of shape {found.shape} for {len(rows)} rows; "
-                f"({len(rows)}, {self.width}) is needed. Mend it, or say width=."
+                f"({len(rows)}, {self.width}) is needed. Fix it, or say width=."
             )
         return found
 
 
 def load_part(path: str | Path) -> Part:
-    """Read a part from a file. No code in the file is run.
+    """Reads a part from a file. No code in the file is run.
 
     Args:
-        path: of a file that `Part.save` wrote.
+        path: a file that `Part.save` wrote.
 
     Returns:
         The `Part`.
@@ -296,12 +296,12 @@ IDENTITY = ("party", "release", "feature_names")
 
 
 def identity_of(part: Any) -> dict[str, Any]:
-    """Whose part it is, of which release, and its columns, as JSON facts."""
+    """The party that a part belongs to, its release and its columns, as JSON facts."""
     return {name: getattr(part, name, None) for name in IDENTITY}
 
 
 def _check_identity(part: Any) -> None:
-    """Refuse names that are none; feature_names become a tuple."""
+    """Refuses names that are none; feature_names become a tuple."""
     for name in ("party", "release"):
         value = getattr(part, name)
         if checks.text(value, name, none=True) is not None and not 0 < len(value) <= LONGEST:
@@ -327,9 +327,10 @@ def feature_names_of(names: Any, columns: int) -> tuple[str, ...] | None:
 def columns_by_name(
     labels: Sequence[str], names: Sequence[str], name: str, owner: str
 ) -> list[int]:
-    """Where the columns `names` [F] of a part stand among the labels of a table.
+    """Places of the columns `names` [F] of a part among the labels of a table.
 
-    name, owner: of the table, and of the part, for messages. Raises InputError for other columns.
+    name, owner: those of the table, and of the part, for messages. Raises InputError for other
+    columns.
     """
     checks.unique_names(labels, f"{name}: column names")
     if set(labels) != set(names):
@@ -338,7 +339,7 @@ def columns_by_name(
 
 
 def save_arrays(path: str | Path, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write arrays and JSON facts to a .npz file."""
+    """Writes arrays and JSON facts to a .npz file."""
     said = np.frombuffer(json.dumps({"schema": SCHEMA, **facts}).encode(), np.uint8)
     everything: dict[str, Any] = {"facts": said, **arrays}
     with as_path(path).open("wb") as file:

@@ -28,13 +28,13 @@ BEFORE = datetime.timedelta(hours=1)  # clocks differ: good from then on
 def make_certificates(
     folder: str | Path, names: Sequence[str], expired: bool = False
 ) -> dict[str, Tls]:
-    """Make certificates for trials: an authority, and for each name a certificate that it signed.
+    """Makes certificates for trials: an authority, and for each name a certificate that it signed.
 
     They are good for "localhost", 127.0.0.1 and ::1 and for 30 days. Real parties get theirs from
     an authority that all of them know.
 
     Args:
-        folder: where the files go; it is made where there is none. Files of the same names are
+        folder: where the files go; it is made if there is none. Files of the same names are
             overwritten. Only the owner may read them.
         names: names of the parties. A party's name is the first one in its certificate, by which
             policies and logs know it.

@@ -19,7 +19,7 @@ from xaijax.federated.wire.party import Names, Party
 from xaijax.federated.wire.tls import Tls, diagnosis, host_and_port
 
 SERVICE = "xaijax.federated.Party"
-ROOM = 1 << 10  # of a message, beside what a party puts into it
+ROOM = 1 << 10  # of a message, in addition to what a party puts into it
 WORKERS = 16  # requests wait for a slow part in them, while others are answered
 SIZES = [
     ("grpc.max_receive_message_length", LARGEST + ROOM),
@@ -56,26 +56,26 @@ class Server:
         self._stopped = threading.Event()
 
     def wait(self) -> None:
-        """Return when `stop` is called; an interrupt (Ctrl-C) of the process ends it too."""
+        """Returns when `stop` is called; an interrupt (Ctrl-C) of the process ends it too."""
         self._stopped.wait()
 
     def stop(self) -> None:
-        """Stop listening; requests under way have up to a second to finish."""
+        """Stops listening; requests under way have up to a second to finish."""
         self._server.stop(1.0).wait()
         self._stopped.set()
 
 
 @public
 def serve(party: Party, address: str, tls: Tls) -> Server:
-    """Let a `Guest` or an `Arbiter` listen for requests, by gRPC with mutual TLS.
+    """Lets a `Guest` or an `Arbiter` listen for requests, by gRPC with mutual TLS.
 
     Mutual TLS means that both sides show a certificate. Only clients with a certificate that
     `tls.authority` signed are answered; no option turns this off.
 
     Args:
         party: `Guest` or `Arbiter`.
-        address: text, "host:port". Port 0: any free one. An IPv6 address is in brackets, as in
-            "[::1]:7443".
+        address: text, "host:port". With port 0 it is any free one. An IPv6 address is in brackets,
+            as in "[::1]:7443".
         tls: `Tls`, the party's files.
 
     Returns:
@@ -148,9 +148,9 @@ def _handler(party: Party, method: str, grpc: Any) -> Any:
 
 
 def _names(authenticated: Any) -> Names:
-    """The alternative names of a certificate; its common name only where there are none.
+    """The alternative names of a certificate; its common name only if there are none.
 
-    Authorities check the alternative names: beside them a common name may be anybody's.
+    Authorities check the alternative names: a common name next to them may be anybody's.
     """
     for key in ("x509_subject_alternative_name", "x509_common_name"):
         if found := authenticated.get(key, ()):
@@ -166,7 +166,7 @@ class Connection:
     `guests=`, `transports=` and `arbiter=`; `InMemory` is its counterpart in one process.
 
     Args:
-        address: text, "host:port". The host must stand in the party's certificate.
+        address: text, "host:port". The party's certificate must name the host.
         tls: `Tls`, the files of the party that asks.
 
     Attributes:
@@ -196,7 +196,7 @@ class Connection:
         self._known = False  # whether the party ever answered
 
     def call(self, method: str, data: bytes, deadline: float) -> bytes:
-        """Send one request and wait for the reply. `Host` and `Arbiter` call it.
+        """Sends one request and waits for the reply. `Host` and `Arbiter` call it.
 
         Args:
             method: the name of the request, such as "Open" or "Answer".
@@ -223,7 +223,7 @@ class Connection:
         return reply
 
     def close(self) -> None:
-        """Close the connection; the next request opens another one."""
+        """Closes the connection; the next request opens another one."""
         channel, self._channel = self._channel, None
         if channel is not None:
             with contextlib.suppress(Exception):
@@ -260,7 +260,7 @@ class Connection:
         if why:
             return FederatedProtocolError(
                 f"tls: {where}: {why}. Both parties need certificates of the authority that the "
-                "other one trusts, and the address must stand in the certificate."
+                "other one trusts, and the certificate must name the address."
             )
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return FederatedPeerLost(

@@ -38,7 +38,7 @@ METHODS = {
 def encode(message: str, /, **fields: Any) -> bytes:
     """The bytes of a message with these fields; the same fields give the same bytes.
 
-    Raises ImportError where protobuf is not installed.
+    Raises ImportError if protobuf is not installed.
     """
     return _classes()[message](**fields).SerializeToString(deterministic=True)
 
@@ -65,12 +65,12 @@ def decode(message: str, data: bytes) -> Any:
 
 
 def numbers(rows: np.ndarray) -> bytes:
-    """Numbers [R, E] as they travel."""
+    """Numbers [R, E] as they are sent."""
     return np.ascontiguousarray(rows, "<f8").tobytes()
 
 
 def rows_of(data: bytes, count: int, width: int, whose: str, largest: float = np.inf) -> np.ndarray:
-    """The numbers [count, width] that travelled, float64.
+    """The numbers [count, width] that were sent, float64.
 
     Raises FederatedProtocolError for another length, NaN, infinity, and sizes above `largest`.
     """
@@ -83,7 +83,7 @@ def rows_of(data: bytes, count: int, width: int, whose: str, largest: float = np
     if not np.isfinite(rows).all():
         raise FederatedProtocolError(
             f"{whose}: {int((~np.isfinite(rows)).sum()):,} of {rows.size:,} numbers are NaN or "
-            "infinite; finite ones are needed. The other party's part of the model must be mended."
+            "infinite; finite ones are needed. The other party's part of the model must be fixed."
         )
     if (np.abs(rows) > largest).any():
         raise FederatedProtocolError(

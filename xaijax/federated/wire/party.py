@@ -58,12 +58,12 @@ class Transport(Protocol):
 
 
 def waiting() -> bool:
-    """In memory the asking party always waits."""
+    """True: in memory the asking party always waits."""
     return True
 
 
 def check_alive(alive: Alive) -> None:
-    """Refuse a request whose party has given up, so that it costs nothing."""
+    """Refuses a request whose party has given up, so that it costs nothing."""
     if not alive():
         raise Refused("lost", "the asking party gave up before the answer; nothing was counted.")
 
@@ -130,13 +130,13 @@ def _body(answerers: Mapping[str, Answerer], method: str, names: Names, data: by
 
 
 def ask(transport: Transport, who: str, method: str, deadline: float, **fields: Any) -> Any:
-    """Ask a party over a transport: the reply's message.
+    """Asks a party over a transport; returns the reply's message.
 
     who: "guest 'shop'", for messages.
 
-    Raises FederatedPolicyError where the party's policy refuses, FederatedProtocolError for other
-    refusals and for replies that are none, FederatedPeerLost where none came in time, from the
-    party or, as an arbiter says, from a guest.
+    Raises FederatedPolicyError if the party's policy refuses, FederatedProtocolError for other
+    refusals and for replies that are none, FederatedPeerLost if none came in time, from the party
+    or, as an arbiter says, from a guest.
     """
     request, reply = METHODS[method]
     data = encode(request, **fields)
@@ -158,7 +158,7 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
 
 
 def check_version(version: int) -> None:
-    """Refuse a request of another protocol."""
+    """Refuses a request of another protocol."""
     if version != VERSION:
         raise Refused(
             "version",
@@ -200,7 +200,7 @@ class InMemory:
         self._names = (text(name, "name"),)
 
     def call(self, method: str, data: bytes, deadline: float) -> bytes:
-        """Hand one request over. `Host` and `Arbiter` call it.
+        """Hands one request over. `Host` and `Arbiter` call it.
 
         Args:
             method: the name of the request, such as "Open" or "Answer".
@@ -221,5 +221,5 @@ class InMemory:
         return self._party.handle(method, self._names, data)
 
     def close(self) -> None:
-        """Let the party go; requests raise FederatedPeerLost afterwards."""
+        """Lets the party go; requests raise FederatedPeerLost afterwards."""
         self._party = None

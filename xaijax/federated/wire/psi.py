@@ -1,7 +1,7 @@
 """Private set intersection: two parties learn the identifiers that both have, and no other.
 
-By openmined-psi (elliptic-curve Diffie-Hellman) where it is installed. One run tells one side; it
-is run in both directions, in two steps of the wire:
+It uses openmined-psi (elliptic-curve Diffie-Hellman) if that is installed. One run informs one
+side; it is run in both directions, in two steps of the wire:
 
     1. host -> guest   the host's request, how many identifiers it has
        guest -> host   the guest's setup and response (the host now knows), the guest's own request
@@ -29,7 +29,7 @@ class Intersection:
     """One side of one run."""
 
     def __init__(self, identifiers: Sequence[bytes]) -> None:
-        """Raises ImportError where openmined-psi is not installed, FederatedProtocolError for more
+        """Raises ImportError if openmined-psi is not installed, FederatedProtocolError for more
         identifiers than fit a message.
         """
         self._library = require("private_set_intersection.python", INSTALL)
@@ -88,9 +88,9 @@ class Intersection:
 def intersect(
     transport: Transport, who: str, identifiers: Sequence[bytes], deadline: float
 ) -> tuple[bytes, ...]:
-    """Find the common identifiers with one guest, who then knows them too; in one's own order.
+    """Finds the common identifiers with one guest, who then knows them too; in one's own order.
 
-    Raises what `ask` raises, and ImportError where openmined-psi is not installed.
+    Raises what `ask` raises, and ImportError if openmined-psi is not installed.
     """
     own = Intersection(identifiers)
     count = len(identifiers)

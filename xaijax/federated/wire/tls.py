@@ -82,10 +82,10 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def diagnosis(address: str, tls: Tls, seconds: float) -> str:
-    """Why no TLS connection comes about with these files, in words; "" where one does, or where
-    nobody listens.
+    """Why no TLS connection comes about with these files, in words; "" if one does, or if nobody
+    listens.
 
-    gRPC tells "unavailable" for all of it. A server that wants another client certificate says so
+    gRPC reports "unavailable" for all of it. A server that wants another client certificate says so
     after the handshake (TLS 1.3), so one byte is read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -137,9 +137,9 @@ class KeyPair:
 
 
 def split_tokens(data: bytes) -> list[bytes]:
-    """Tokens that travelled one after the other.
+    """Tokens that were sent one after the other.
 
-    Raises FederatedProtocolError where the length is no multiple of a token's.
+    Raises FederatedProtocolError if the length is no multiple of a token's.
     """
     if len(data) % TOKEN:
         raise FederatedProtocolError(

@@ -9,9 +9,9 @@ Reading order:
     asked_again     the probe's donors found in the run's calls: does the model answer as before?
     host            the loop of host models: rows fetched, answered in calls, summed in float64
     programs        the programs that hold a JAX model, and the sums of their answers
-    placement       where arrays stand: tiles dealt to devices, or a model that spans its own
+    placement       where arrays are: tiles dealt to devices, or a model that spans its own
     loop            what a loop is: streams of rows in, answers and sums out
     plan            tile, tiles per dispatch and instances at a time, by sizes alone
     dispatch        the dispatch loop: tiles dealt to devices, read some dispatches later
-    compiled        one cache of compiled programs, each held against the memory
+    compiled        one cache of compiled programs, each checked against the memory
 """

@@ -1,11 +1,11 @@
 """The probe's rows are asked again in the run, among many more rows: are the answers the same?
 
-A donor as it is (the empty coalition), or an instance as it is (the full one), stands in most runs,
-so a host model that answers large batches otherwise is found out without one more row or call. The
-last instance is among them: it stands late, where a model that answers its first rows only is off.
+A donor as it is (the empty coalition), or an instance as it is (the full one), is in most runs, so
+a host model that answers large batches otherwise is found out without one more row or call. The
+last instance is among them: it comes late, where a model that answers only its first rows is off.
 
-A host function may also change while it is explained. So some rows of the first call of a run are
-asked once more when the run is over.
+A host function may also change while it is explained. Some rows of the first call of a run are
+therefore asked once more when the run is over.
 
 Letters: R rows of a call, r rows of the probe, C code columns, K outputs.
 """
@@ -31,10 +31,10 @@ class AskedAgain:
     def __init__(
         self, codes: np.ndarray, donors: int, table: Any, compare: AnsweredBefore, most: int | None
     ) -> None:
-        """codes: [r, C], of which the first `donors` mean the same in every run, and the others
-        where the rows are read by this table.
+        """codes: [r, C]; the first `donors` of them mean the same in every run, and the others do
+        if the rows are read by this table.
 
-        compare(which of the probe's rows [n], their answers [n, K], R): raises where they differ.
+        compare(which of the probe's rows [n], their answers [n, K], R): raises if they differ.
         most: rows of one call of the model; None: any number.
         """
         self._most = FIRST if most is None else min(FIRST, most)
@@ -52,7 +52,7 @@ class AskedAgain:
     def finish(self, answer: Callable[[np.ndarray, Any], np.ndarray]) -> None:
         """A run is over: ask some rows of its first call again, where it took several.
 
-        answer(codes, table): the model's answers. Raises NonDeterministicModelError where they are
+        answer(codes, table): the model's answers. Raises NonDeterministicModelError if they are
         not those of the first call.
         """
         first, several = self._first, self._calls > 1
@@ -62,8 +62,8 @@ class AskedAgain:
             self._compare.refuse_two(before, answer(codes, table))
 
     def __call__(self, codes: np.ndarray, answers: np.ndarray, table: Any) -> None:
-        """Look at a call, codes [R, C] by the table and answers [R, K], the first time that one has
-        R rows; some of a run's first call are kept.
+        """Looks at a call, codes [R, C] by the table and answers [R, K], the first time that one
+        has R rows; keeps some of a run's first call.
         """
         self._calls += 1
         if self._first is None:

@@ -1,4 +1,4 @@
-"""The compiled programs of a model: compiled once for all its explainers, each held against the
+"""The compiled programs of a model: compiled once for all its explainers, each checked against the
 memory of a run.
 
 Letters: R rows.
@@ -34,19 +34,19 @@ class Program:
     """A compiled program."""
 
     call: Callable[..., Any]
-    bytes: int  # that it needs beside its arguments; asking the compiler for them takes time
+    bytes: int  # that it needs besides its arguments; asking the compiler for them takes time
 
 
 @dataclass(frozen=True)
 class ProgramRecipe:
     """What a program is compiled of, before it is."""
 
-    key: tuple[Any, ...]  # what tells it from the model's other programs of such arguments
+    key: tuple[Any, ...]  # what distinguishes it from the model's other programs of such arguments
     function: Callable[..., Any]
     arguments: tuple[Any, ...]  # arrays, or their shapes
     what: str  # the program, for messages
     remedy: str = RAISE
-    ahead: int = 0  # results that wait beside the one at work
+    ahead: int = 0  # results that wait while one is at work
     donate: tuple[int, ...] = ()
     results: Any = None  # the sharding of what it gives; None: as the compiler likes
 
@@ -65,7 +65,7 @@ class Compiled:
     memory: MemoryPlan
 
     def program(self, recipe: ProgramRecipe) -> Any:
-        """The program, compiled the first time; raises MemoryPlanError where it does not fit."""
+        """The program, compiled the first time; raises MemoryPlanError if it does not fit."""
         if recipe.name not in self.kept:
             started = time.perf_counter()
             jitted = jax.jit(
@@ -112,7 +112,7 @@ class Compiled:
         return self.kept[own]
 
     def head(self, structure: Structure, params: Any, rows: int, dtype: Any) -> Traced:
-        """What follows the structure of a model, for so many rows at a time."""
+        """What follows the structure of a model, for `rows` rows at a time."""
         hidden = jax.ShapeDtypeStruct((rows, shapes_of(structure, params).width), dtype)
         return self.trace(("head", structure), structure.head, params, hidden)
 

@@ -68,7 +68,7 @@ class DeviceOutputs:
 
     @property
     def place(self) -> np.ndarray:
-        """Where tile t of the piece stands in T."""
+        """Places of the piece's tiles among the T tiles."""
         return self.under_way.place
 
     @property
@@ -78,7 +78,7 @@ class DeviceOutputs:
 
     @property
     def bad(self) -> jax.Array:
-        """int32 [T], 1 where an answer is not finite, or a score out of its bounds."""
+        """int32 [T], 1 if an answer is not finite, or a score out of its bounds."""
         return self.under_way.results.result()[1]
 
 
@@ -86,7 +86,7 @@ class DeviceBackend:
     """Runs the pieces of a stream on the devices of its programs."""
 
     def __init__(self, programs: Programs) -> None:
-        """programs: of the sizes and the devices to run on."""
+        """programs: those for the sizes and the devices to run on."""
         self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
         self.clock.tile = self.sizes.tile.rows
@@ -110,17 +110,17 @@ class DeviceBackend:
         return self.sizes.held
 
     def calls(self, rows: int, scored: bool = True) -> int:
-        """Dispatches of a stream of so many rows."""
+        """Dispatches of a stream of `rows` rows."""
         return -(-rows // (self.programs.tiles(scored) * self.sizes.tile.rows))
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Of the program that holds the model; see `Programs.run`."""
+        """Recipe of the program that holds the model; see `Programs.run`."""
         return self.programs.run_recipe(kind, scored, bits, coalitions)
 
     def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
-        """Of the programs that `stream_means` runs for a stream of so many rows."""
+        """Recipes of the programs that `stream_means` runs for a stream of `rows` rows."""
         held = self._held_shape(rows)
         means = self._group_recipe(held, np.zeros(donors, self._dtype))
         return [self.recipe("list", coalitions=C), self._put_recipe(held), means]
@@ -128,7 +128,7 @@ class DeviceBackend:
     def pair_mean_recipes(
         self, kind: str, rows: int, n: int, donors: int, C: int
     ) -> list[ProgramRecipe]:
-        """Of the programs that `pair_means` runs for n instances and C coalitions."""
+        """Recipes of the programs that `pair_means` runs for n instances and C coalitions."""
         held, P = self._held_shape(rows), self.sizes.tile.P
         run = self.recipe(kind, coalitions=C)
         n, C = _power_of_two(n), _power_of_two(C)
@@ -140,7 +140,7 @@ class DeviceBackend:
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[DeviceOutputs]:
-        """Score all rows of the stream; at most `instances` of them. Dispatches run ahead.
+        """Scores all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
         masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
         the model's answers themselves.
@@ -197,13 +197,13 @@ class DeviceBackend:
     def pair_recipe(
         self, k: int, slot_bits: int, matrix: np.ndarray, count: Count
     ) -> ProgramRecipe:
-        """Of the program that `pair_sums` runs for pairs of k players that differ."""
+        """Recipe of the program that `pair_sums` runs for pairs of k players that differ."""
         low, parts, level = block_of(k, slot_bits, self.sizes.tile.rows)
         made = block_weights(matrix, parts, level, count(min(low + 2, self.sizes.tile.P)))
         return self._pairs(shape(self._same, *made.shape, dtype=self._dtype))
 
     def _pairs(self, weights: Any) -> ProgramRecipe:
-        """Of the sums of pairs with these weights, an array or its shape."""
+        """Recipe of the sums of pairs with these weights, an array or its shape."""
         tile, platform = self.sizes.tile, self.mesh.devices.flat[0].platform
         most = self.programs.compiled.memory.share("results")
         reduce = partial(reduce_pairs, group=group_tiles(tile.rows, tile.outputs, platform, most))
@@ -226,7 +226,7 @@ class DeviceBackend:
         return lambda: self._read(answers, sums)
 
     def piece_recipe(self, matrices: np.ndarray) -> ProgramRecipe:
-        """Of the program that `piece_sums` runs."""
+        """Recipe of the program that `piece_sums` runs."""
         weights = shape(self._same, *matrices.shape, dtype=self._dtype)
         bits = shape(self._split, self.sizes.tiles)
         return self.programs.reduction("pieces", reduce_pieces, (False, True), weights, bits)
@@ -255,7 +255,7 @@ class DeviceBackend:
                 question.check(pairs, answers)
                 first, count = before + answers.piece.first_row, answers.piece.rows
                 tiles = np.asarray(answers.values)
-                if self.mesh.size > 1:  # elsewhere the tiles stand in order
+                if self.mesh.size > 1:  # elsewhere the tiles are in order
                     tiles = tiles[answers.place]
                 values[first : first + count] = tiles.reshape(-1, values.shape[1])[:count]
                 question.done(count)
@@ -273,7 +273,7 @@ class DeviceBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their corners; places as in `list_means`."""
         values = self._held(pairs, question)
         start, listed, rank = places
         assert question.masks is not None
@@ -302,15 +302,15 @@ class DeviceBackend:
         return values
 
     def _held_shape(self, rows: int) -> jax.ShapeDtypeStruct:
-        """Of the answers of so many rows, held together."""
+        """Shape of the answers of `rows` rows, held together."""
         home = SingleDeviceSharding(self.mesh.devices.flat[0])
         pieces = _power_of_two(-(-rows // self.sizes.rows))
         dims = pieces * self.sizes.rows, self.sizes.tile.outputs
         return shape(home, *dims, dtype=self._dtype)
 
     def _put_recipe(self, held: Any, *given: Any) -> ProgramRecipe:
-        """Of the program that puts a dispatch's answers, its places and its first row into those
-        held; given: these three, or none for their shapes.
+        """Recipe of the program that puts a dispatch's answers, its places and its first row into
+        those held; given: these three, or none for their shapes.
         """
         s = self.sizes
         part = shape(held.sharding, s.tiles, s.tile.rows, s.tile.outputs, dtype=self._dtype)
@@ -318,7 +318,7 @@ class DeviceBackend:
         return ProgramRecipe(("put",), put, (held, *own), what=PUT, donate=(0,))
 
     def _group_recipe(self, held: Any, weights: np.ndarray) -> ProgramRecipe:
-        """Of the program that takes the means of a list, group by group."""
+        """Recipe of the program that takes the means of a list, group by group."""
         slot = 1 << self.slot_bits
 
         def means(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -348,7 +348,7 @@ class DeviceBackend:
         return tiles.reshape(-1, tiles.shape[-1])[: answers.piece.rows]
 
     def _read(self, answers: DeviceOutputs, array: jax.Array) -> np.ndarray:
-        """On the host, in float64, in the order of the stream."""
+        """Results on the host, in float64, in the order of the stream."""
         return np.asarray(array)[answers.place].astype(np.float64)
 
     def any_bad(self, answers: DeviceOutputs) -> bool:
@@ -378,7 +378,9 @@ class DeviceBackend:
 
 
 def _list_recipe(*arguments: Any) -> ProgramRecipe:
-    """Of the program that takes the means of a list, where pairs answer some of it by corners."""
+    """Recipe of the program that takes the means of a list, where pairs answer some of it by
+    corners.
+    """
     return ProgramRecipe(("list",), list_means, arguments, what=MEANS)
 
 

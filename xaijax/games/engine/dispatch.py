@@ -33,11 +33,13 @@ class UnderWay:
     """A dispatch whose results come later."""
 
     asked: Any  # what the caller knows it by
-    place: np.ndarray  # where its tiles stand in T
+    place: np.ndarray  # where its tiles are in T
     results: Future[tuple[Any, ...]]
 
     def read(self) -> tuple[np.ndarray, ...]:
-        """What came of its tiles, in their order; waits for it. Not to be written to."""
+        """What came of its tiles, in their order; waits for it. The arrays must not be written
+        to.
+        """
         place, n = self.place, len(self.place)
         # Places go up: the first n tiles, as one device has them, are not copied.
         where = slice(n) if n and place[-1] == n - 1 else place
@@ -108,7 +110,7 @@ _threads: list[ThreadPoolExecutor] = []
 
 
 def beside(program: Any, arguments: tuple[Any, ...]) -> Future[tuple[jax.Array, jax.Array]]:
-    """Run the compiled program on one of the threads; its outputs, once they are there."""
+    """Runs the compiled program on one of the threads; returns the future of its outputs."""
     if not _threads:
         _threads.append(ThreadPoolExecutor(THREADS, "xaijax-dispatch"))
     wide = jax.config.jax_enable_x64  # a context of the calling thread may have set it

@@ -99,19 +99,19 @@ class Engine:
 
     @cached_property
     def code_players(self) -> np.ndarray:
-        """Whose each code column is, int32 [C]."""
+        """The player of each code column, int32 [C]."""
         per_column = self.replacement.table.codes_per_column
         return np.repeat(self.players.of_column, per_column).astype(np.int32)
 
     @cached_property
     def players_of_codes(self) -> np.ndarray | None:
-        """The same for programs; None where column c is player c."""
+        """The same for programs; None if column c is player c."""
         plain = self.players.single and self.replacement.table.codes_per_column == 1
         return None if plain else self.code_players
 
     @cached_property
     def fixed(self) -> bool:
-        """Whether some columns are always kept: what keeping no player gives hangs on them."""
+        """Whether some columns are always kept: what keeping no player gives depends on them."""
         return bool((self.players.of_column == -1).any())
 
     @cached_property
@@ -126,12 +126,12 @@ class Engine:
 
     @cached_property
     def devices(self) -> tuple[Any, ...]:
-        """That tiles are split over, or that a model with sharded parameters spans."""
+        """Devices that tiles are split over, or that a model with sharded parameters spans."""
         mesh = mesh_of(self.model.params) if self.model.loop == "jax" else None
         return self.limits.devices if mesh is None else tuple(mesh.devices.flat)
 
     def refuse_other_devices(self) -> None:
-        """Raise InputError where devices= names others than sharded parameters stand on."""
+        """Raises InputError if devices= names others than hold the sharded parameters."""
         if self.limits.named and set(self.limits.devices) != set(self.devices):
             raise InputError(
                 f"devices={[str(d) for d in self.limits.devices]}, but the parameters of "
@@ -141,7 +141,7 @@ class Engine:
 
     @cached_property
     def row_bytes(self) -> int:
-        """Of the codes of one row."""
+        """Bytes of the codes of one row."""
         codes = self.replacement.for_loops
         return codes.shape[1] * codes.itemsize
 
@@ -168,7 +168,7 @@ class Engine:
         return N * self.replacement.count << min(self.players.count, LARGEST_PAIR)
 
     def refuse_too_little_memory(self) -> None:
-        """Raise MemoryPlanError where even the smallest tile cannot fit; asks the model nothing."""
+        """Raises MemoryPlanError if even the smallest tile cannot fit; asks the model nothing."""
         codes, memory = self.replacement.for_loops, self.memory.whole
         smallest = 3 * SMALLEST_OF_WIDE * self.row_bytes + 2 * codes.nbytes
         if smallest > memory:
@@ -179,7 +179,7 @@ class Engine:
             )
 
     def refuse_large_tile(self) -> None:
-        """Raise MemoryPlanError where a host model's tile= cannot fit; asks the model nothing.
+        """Raises MemoryPlanError if a host model's tile= cannot fit; asks the model nothing.
 
         A device's tile is planned with the model's width.
         """
@@ -193,7 +193,7 @@ class Engine:
             )
 
     def refuse_overflow(self, N: int) -> None:
-        """Raise MemoryPlanError where the rows of all pairs cannot even be counted in 64 bits."""
+        """Raises MemoryPlanError if the rows of all pairs cannot even be counted in 64 bits."""
         rows = self.most_rows(N)
         if rows >= 1 << 63:
             raise MemoryPlanError(
@@ -218,7 +218,7 @@ class Engine:
 
     @cached_property
     def operations(self) -> float:
-        """Of a row that the model answers."""
+        """Operations of a row that the model answers."""
         return operations(self.findings.jaxpr, self.findings.rows)
 
     @cached_property
@@ -231,7 +231,7 @@ class Engine:
     def found(self) -> Structure | None:
         """What is known of the model beyond its answers; None: nothing.
 
-        Nor where the score looks at something made of f(x): that is passed to whole rows only.
+        None also if the score looks at something made of f(x): that is passed to full rows only.
         """
         score = self.score
         if self.on_host:  # where a translation was left
@@ -257,7 +257,8 @@ class Engine:
     def structured(self) -> bool:
         """Whether corners are answered by the model's structure; see `GameRun.may_solve`.
 
-        Not where the score looks at f(x): rounded in another way, x might not get its own label.
+        They are not if the score looks at f(x): rounded in another way, x might not get its own
+        label.
         """
         score = self.score
         return self.crosses and (score is None or not score.reads_own)
@@ -281,7 +282,7 @@ class Engine:
 
     @cached_property
     def structure_name(self) -> str:
-        """Of that layer, as results record it."""
+        """Name of that layer, as results record it."""
         return self.known.name
 
     @cached_property
@@ -319,7 +320,8 @@ class Engine:
     def largest(self, codes: np.ndarray) -> np.ndarray:
         """The largest size of what the structure makes of each row of codes [R, C]; [R].
 
-        Of a layer's columns, each times its largest weight. Not finite where one of them is not.
+        A layer counts by its columns, each times its largest weight. The size is not finite if one
+        of them is not.
         """
         parts: list[Any] = [np.zeros(0)]
         together = self._rows_read
@@ -385,13 +387,13 @@ class Evaluator:
         score: Score | None = None,
         offsets: bool = False,
     ) -> None:
-        """score: what is made of the answer to a row; None: the answer itself. offsets: what a
-        model's answers are short of (`Model.offset`) is added to what comes of them, by the game;
-        else a model of which they are is asked on the host.
+        """score: what is made of the answer to a row; None: the answer itself. offsets: if True the
+        game adds `Model.offset` to what comes of the answers; if False a model with an offset is
+        asked on the host.
         """
         before_jax()
         self._offsets = offsets and score is None
-        self._given = model, replacement  # as of the background's dtype
+        self._given = model, replacement  # in the background's dtype
         check_unchanged(model)
         answers = answering(model, self._offsets)
         if answers.loop == "host":
@@ -407,13 +409,13 @@ class Evaluator:
         self._walker: WalkBackend | None = None
 
     def start(self) -> Clock:
-        """A run begins: the clock as it stands."""
+        """Begins a run; returns the clock as it is now."""
         if self.engine.asked_again is not None:
             self.engine.asked_again.start()
         return replace(self.clock)
 
     def finish(self) -> None:
-        """A run is over. Raises NonDeterministicModelError where a host model has changed since the
+        """A run is over. Raises NonDeterministicModelError if a host model has changed since the
         run's first call: the answers would be those of two models.
         """
         engine = self.engine
@@ -423,7 +425,7 @@ class Evaluator:
         engine.asked_again.finish(lambda codes, table: answer_host(model, table.asked(codes), 0, K))
 
     def measure(self, score: Score) -> None:
-        """Ask for this score of an answer from now on."""
+        """Replaces the score of an answer from now on."""
         self._use(replace(self.engine, score=score))
 
     def answers(self) -> bool:
@@ -503,7 +505,7 @@ class Evaluator:
                 return model, donors, table, codes
 
     def _take(self, rows: Any) -> None:
-        """Ask the model in the dtype that these rows and the donors have together; which one that
+        """Asks the model in the dtype that these rows and the donors have together; which one that
         is does not depend on the rows that were explained before.
         """
         model, donors = self._given
@@ -521,7 +523,7 @@ class Evaluator:
         self._use(replace(self.engine, model=asked, replacement=donors, limits=limits))
 
     def _use(self, engine: Engine) -> None:
-        """Go on with another engine, of which nothing is known yet."""
+        """Goes on with another engine, about which nothing is known yet."""
         self.engine = replace(engine, findings=cast(Probe, None), asked_again=None)
         self._loop = self._walker = None
 
@@ -540,28 +542,30 @@ class Evaluator:
         return self._loop
 
     def walker(self, table: CodeTable, x: np.ndarray, N: int) -> WalkBackend:
-        """The loop that walks orders; arguments as of `backend`."""
+        """The loop that walks orders; arguments as for `backend`."""
         if self._walker is None:
             self.backend(table, x, N)  # probes the model, and its structure
             self._walker = walk_backend(self.engine)
         return self._walker
 
     def halve_tile(self) -> bool:
-        """Go on with half the tile where the device ran out of memory; False: nothing to halve."""
+        """Goes on with half the tile after the device ran out of memory; False: nothing to
+        halve.
+        """
         tile = self.clock.tile
         if self.engine.on_host or tile <= SMALLEST_TILE:
             return False
         checks.warn(
             f"the device ran out of memory with tile={tile}; the run goes on with {tile // 2}. Its "
             "values may differ in the last bits from those of another run. Lower max_memory= or "
-            f"say tile={tile // 2} to have the same bits again."
+            f"say tile={tile // 2} to have identical values again."
         )
         self.use_tile(tile // 2)
         self.clock.tile_halvings += 1
         return True
 
     def use_tile(self, rows: int) -> None:
-        """Use tiles of so many rows until another model answers. The model must be probed."""
+        """Uses tiles of `rows` rows until another model answers. The model must be probed."""
         limits = self.engine.limits
         own = replace(limits, tile=rows, memory=limits.max_memory)
         self.engine, self._loop = replace(self.engine, limits=own), None
@@ -569,14 +573,14 @@ class Evaluator:
     def probe(self, table: CodeTable, x: np.ndarray) -> Engine:
         """The engine with what it must know of the model, which is asked at the first call only.
 
-        table: that knows the instances, of which x are codes.
+        table: knows the instances, whose codes are x.
         """
         engine = self.engine
         if engine.findings is not None:
             return engine
         if not engine.on_host:
             table = engine.replacement.table
-        # Of both kinds, since rows that are all alike would say nothing about neighbours.
+        # Rows of both kinds, since rows that are all alike would say nothing about neighbours.
         few = [engine.replacement.for_loops[: PROBE_ROWS // 2], x[: PROBE_ROWS // 2]]
         asked = np.concatenate(few)
         findings = engine.model.probe(table.asked(asked))

@@ -74,7 +74,7 @@ class HostBackend:
 
         threads: that may call `answer` at a time. outputs: A. most_rows: that are asked at most.
 
-        sharing: None where hybrids that several instances share are not looked for.
+        sharing: None if hybrids that several instances share are not looked for.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
@@ -115,13 +115,13 @@ class HostBackend:
         }
 
     def calls(self, rows: int, scored: bool = True) -> int:
-        """Calls of the model for a stream of so many rows, where none are shared."""
+        """Calls of the model for a stream of `rows` rows, if none are shared."""
         return -(-rows // self._call)
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Of the program that draws hybrids for slots of one kind."""
+        """Recipe of the program that draws hybrids for slots of one kind."""
         slots, words = self._rows >> SLOT_BITS, -(-self._P // 32)
         at, columns = self._donors.sharding, self._donors.shape[1]
         listed = shape(at, capacity(coalitions, self._listed), words, dtype=jnp.uint32)
@@ -143,19 +143,19 @@ class HostBackend:
         """None: the sums are taken in NumPy."""
 
     def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
-        """Of the program that draws hybrids."""
+        """Recipe of the program that draws hybrids, in a list."""
         return [self.recipe("list", coalitions=C)]
 
     def pair_mean_recipes(
         self, kind: str, rows: int, n: int, donors: int, C: int
     ) -> list[ProgramRecipe]:
-        """Of the program that draws hybrids."""
+        """Recipe of the program that draws hybrids, in a list."""
         return [self.recipe(kind, coalitions=C)]
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[HostOutputs]:
-        """Score all rows of the stream; masks bool [at most `listed`, P], its list.
+        """Scores all rows of the stream; masks bool [at most `listed`, P], its list.
 
         scored: False gives the model's answers themselves.
         """
@@ -186,7 +186,7 @@ class HostBackend:
     ) -> Iterator[HostOutputs]:
         """The model's answers to the rows that `draw` makes of each piece; [rows, A].
 
-        whose(slots of some rows): says whose they are, where the model raises. several: a piece
+        whose(slots of some rows): says whose they are, if the model raises. several: a piece
         takes several calls, over which threads go then; else they go over the pieces.
         """
 
@@ -213,7 +213,7 @@ class HostBackend:
         sharing: Sharing,
         whose: Whose,
     ) -> Iterator[HostOutputs]:
-        """Ask the distinct rows of all pieces, in as few calls as they take."""
+        """Asks the distinct rows of all pieces, in as few calls as they take."""
         drawn = [draw(piece) for piece in stretch]
         parts = [np.asarray(d)[: p.rows] for d, p in zip(drawn, stretch, strict=True)]
         codes = np.concatenate(parts)
@@ -236,7 +236,7 @@ class HostBackend:
     def _asked(
         self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
     ) -> np.ndarray:
-        """Ask for rows of codes in calls; slots: of these rows, for the note on an error."""
+        """Asks for rows of codes in calls; slots: those of the rows, for the note on an error."""
 
         def ask(first: int) -> np.ndarray:
             part = slice(first, first + self._call)
@@ -254,7 +254,7 @@ class HostBackend:
     def pair_sums(
         self, answers: HostOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """As on the device, of whole blocks only; float64 [b, K, M + 3]."""
+        """The same as on the device, of full blocks only; float64 [b, K, M + 3]."""
         rows, last = len(matrix), (1 << k) - 1
 
         def read(blocks: np.ndarray) -> np.ndarray:
@@ -266,7 +266,7 @@ class HostBackend:
     def piece_sums(
         self, answers: HostOutputs, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """As on the device, of whole blocks only; float64 [blocks, K, columns + 3]."""
+        """The same as on the device, of full blocks only; float64 [blocks, K, columns + 3]."""
 
         def summed(change: np.ndarray, first: int) -> np.ndarray:
             out = np.empty((*change.shape[:2], matrices.shape[2]))
@@ -295,7 +295,7 @@ class HostBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their corners; places as in `list_means`."""
         assert question.masks is not None
         values = self._held(pairs, question)
         return host_list_means(values, *places, question.masks, question.donor_weights)
@@ -348,11 +348,12 @@ def _of_blocks(
     summed: Callable[[np.ndarray, int], np.ndarray],
     last: int = -1,
 ) -> np.ndarray:
-    """What blocks of so many rows of answers [R, K] come to, float64 [blocks, K, M + 3]: the sums,
+    """What blocks of `rows` rows of answers [R, K] come to, float64 [blocks, K, M + 3]: the sums,
     the answer to the first row and to the row `last`, and how far answers go from the first.
 
-    summed(changes from the first row [b, K, rows], number of the first block) -> [b, K, M]. Some
-    blocks at a time: their changes take as much as the answers themselves.
+    summed(changes from the first row [b, K, rows], number of the first block) -> [b, K, M]. It
+    takes some blocks at a time, because their changes take as much memory as the answers
+    themselves.
     """
     blocks, K = len(values) // rows, values.shape[1]
     step = max(1, TOGETHER // (rows * K))
@@ -449,13 +450,13 @@ class WhoseRows:
     """The rows of a stream whose slots are one row each."""
 
     def __init__(self, x: Instances, kind: str, masks: np.ndarray | None) -> None:
-        """kind, masks: of the stream."""
+        """kind, masks: those of the stream."""
         self._here = x.here
-        # Of rows asked one by one, whether a coalition of the list keeps nothing of X.
+        # For rows asked one by one: whether a coalition of the list keeps nothing of X.
         self._none_kept = None if kind != "rows" or masks is None else ~masks.any(axis=1)
 
     def of(self, slots: np.ndarray) -> str:
-        """Of some rows; slots int32 [R, 3 + words]."""
+        """What some rows are, in words; slots int32 [R, 3 + words]."""
         if self._none_kept is not None and self._none_kept[slots[:, 0] - LISTED].all():
             rows = named_rows(slots[:, 2])
             return f"these are donors as they are (background, pool or data), {rows} of them, not X"
@@ -517,7 +518,9 @@ def _together(engine: Engine, call: int) -> int:
 
 
 def _sharing(engine: Engine) -> Sharing | None:
-    """Where hybrids of several instances may be the same; not of a random model."""
+    """How hybrids of several instances are shared; None if none can be the same, or the model is
+    random.
+    """
     if engine.replacement.count > 1 or not engine.limits.shares or not engine.model.deterministic:
         return None
     # Codes, those asked, and what sorting needs.

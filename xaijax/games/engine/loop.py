@@ -59,7 +59,7 @@ class Stream(Protocol):
 
 
 Check = Callable[[Any, Any], None]  # (stream, answers): sees every piece before it is used
-Done = Callable[[int], None]  # (rows): told after
+Done = Callable[[int], None]  # (rows): called afterwards
 Count = Callable[[int], int]  # players -> values that are summed of their corners
 
 
@@ -68,13 +68,13 @@ class Instances:
     """The instances that a stream numbers from 0."""
 
     codes: np.ndarray  # [N, C]
-    own: np.ndarray | None = None  # float64 [N, A], f(x), where the score looks at it
+    own: np.ndarray | None = None  # float64 [N, A], f(x), if the score looks at it
     here: np.ndarray | None = None  # int [N], which rows of X they are, for messages
 
 
 @dataclass(frozen=True)
 class GameQuery:
-    """What every question for v(S) brings along, beside its stream."""
+    """What every question for v(S) brings along, in addition to its stream."""
 
     x: Instances
     donor_weights: np.ndarray  # [B]
@@ -84,7 +84,7 @@ class GameQuery:
 
 
 def every_row(stream: Stream, answered: Iterator[Any]) -> Iterator[Any]:
-    """The pieces as they come; RuntimeError where they are not all rows of the stream, in order.
+    """The pieces as they come; RuntimeError if they are not all rows of the stream, in order.
 
     What is made of the answers takes their places from the stream. A lost piece would give wrong
     numbers, and f(x) is read from the same rows, so that base value and values still add up to it.
@@ -99,7 +99,7 @@ def every_row(stream: Stream, answered: Iterator[Any]) -> Iterator[Any]:
         if row == stream.rows:
             return
     raise RuntimeError(
-        f"Of {stream.rows:,} hybrids the answers end or go on elsewhere after {row:,}. This is a "
+        f"The answers to {stream.rows:,} hybrids end or go on elsewhere after {row:,}. This is a "
         "fault of xaijax, and no result is given; please report it."
     )
 
@@ -125,41 +125,41 @@ class Backend(Protocol):
         ...
 
     def calls(self, rows: int, scored: bool = True) -> int:
-        """Calls of the model for a stream of so many rows; scored: as of `answers`."""
+        """Calls of the model for a stream of `rows` rows; scored: as for `answers`."""
         ...
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Of the program that answers, or draws, slots of one kind; bits: of structured slots,
-        coalitions: of the list that slots name.
+        """Recipe of the program that answers, or draws, slots of one kind; bits: those of
+        structured slots, coalitions: those of the list that slots name.
         """
         ...
 
     def pair_recipe(
         self, k: int, slot_bits: int, matrix: np.ndarray, count: Count
     ) -> ProgramRecipe | None:
-        """Of the program that `pair_sums` runs; None: there is none."""
+        """Recipe of the program that `pair_sums` runs; None if there is none."""
         ...
 
     def piece_recipe(self, matrices: np.ndarray) -> ProgramRecipe | None:
-        """Of the program that `piece_sums` runs; None: there is none."""
+        """Recipe of the program that `piece_sums` runs; None if there is none."""
         ...
 
     def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
-        """Of the programs that `stream_means` runs for a stream of so many rows."""
+        """Recipes of the programs that `stream_means` runs for a stream of `rows` rows."""
         ...
 
     def pair_mean_recipes(
         self, kind: str, rows: int, n: int, donors: int, C: int
     ) -> list[ProgramRecipe]:
-        """Of the programs that `pair_means` runs for n instances and C coalitions."""
+        """Recipes of the programs that `pair_means` runs for n instances and C coalitions."""
         ...
 
     def answers(
         self, stream: Any, x: Instances, masks: np.ndarray | None = None, scored: bool = True
     ) -> Iterator[Any]:
-        """Score all rows of the stream; masks bool [Q, P], the coalitions it names.
+        """Scores all rows of the stream; masks bool [Q, P], the coalitions it names.
 
         scored: False gives the model's answers themselves, [R, A].
         """
@@ -168,8 +168,8 @@ class Backend(Protocol):
     def pair_sums(
         self, answers: Any, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Start the values of the piece's blocks; called with the places of some blocks beside each
-        other, int [b], it gives theirs, float64 [b, K, M + 3].
+        """Starts the values of the piece's blocks; called with the places of some consecutive
+        blocks, int [b], the result gives theirs, float64 [b, K, M + 3].
 
         matrix [rows, M] of k players that differ; count(k) gives M.
         """
@@ -178,7 +178,7 @@ class Backend(Protocol):
     def piece_sums(
         self, answers: Any, matrices: np.ndarray, high_bits: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """Start the sums of pairs larger than a block; float64 [tiles, K, columns + 3] on call."""
+        """Starts the sums of pairs larger than a block; float64 [tiles, K, columns + 3] on call."""
         ...
 
     def tables(
@@ -197,7 +197,7 @@ class Backend(Protocol):
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same for pairs of which some answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their corners; places as in `list_means`."""
         ...
 
     def values(self, answers: Any) -> np.ndarray:

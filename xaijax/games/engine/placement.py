@@ -1,4 +1,4 @@
-"""Where the arrays of a run stand: tiles dealt to devices, or a model that spans its own.
+"""Placement of the arrays of a run: tiles dealt to devices, or a model that spans its own.
 
 A model whose parameters are sharded keeps them as they are sharded. It answers one tile after
 another, each by all of its devices together, as JAX partitions the model.
@@ -20,7 +20,7 @@ from xaijax.core.errors import InputError
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices of a run, and what stands where."""
+    """The devices of a run, and what is placed where."""
 
     mesh: Mesh  # of axis "tiles", over which tiles are dealt; one device where the model spans some
     same: NamedSharding  # of what all devices hold
@@ -35,7 +35,9 @@ class Placement:
 
 
 def placed(devices: Sequence[Any], params: Any) -> Placement:
-    """Of tiles that are dealt to these devices, or of a model whose parameters are sharded."""
+    """Placement of tiles that are dealt to these devices, or of a model whose parameters are
+    sharded.
+    """
     own = mesh_of(params)
     if own is not None:
         one = Mesh(own.devices.reshape(-1)[:1], ("tiles",))

@@ -122,10 +122,10 @@ def plan_sizes(
     operations: float = 0.0,
     answers: int = 0,
 ) -> TilePlan:
-    """Choose tile and tiles per dispatch; a pure function of its arguments.
+    """Chooses tile and tiles per dispatch; a pure function of its arguments.
 
-    operations: of the model for a row; 0: not known.
-    answers: numbers of a row that the model itself is asked for beside them; 0: none.
+    operations: those of the model for a row; 0: unknown.
+    answers: numbers of a row that the model itself is asked for in addition; 0: none.
     weights: numbers of the model's parameters; None: tiles are not made smaller for wide rows.
     batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
     than the default).
@@ -164,7 +164,7 @@ def tiles_that_fit(rows: int, outputs: int, itemsize: int, memory: MemoryPlan) -
 
 
 def bytes_of_row(itemsize: int, width: int, columns: int, outputs: int) -> int:
-    """Of a tile at work."""
+    """Bytes of a row of a tile at work."""
     return itemsize * (2 * width + 3 * columns + outputs) + 16
 
 
@@ -187,14 +187,14 @@ def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryP
 
 
 def capacity(coalitions: int, most: int) -> int:
-    """Coalitions that a program's list holds, for a list of so many: few numbers, so that few
+    """Coalitions that a program's list holds, for a list of `coalitions`: few numbers, so that few
     programs are compiled; most: that the memory allows.
     """
     return min(max(LEAST_LISTED, 1 << (coalitions - 1).bit_length()), most)
 
 
 def bucket(donors: int, least: int = 1) -> int:
-    """Donors that a program is compiled for, for so many: eight numbers an octave, so that one
+    """Donors that a program is compiled for, given their number: eight sizes an octave, so that one
     donor more is most often the same program, and an eighth more is the most that is filled up.
     """
     step = 1 << max(0, donors.bit_length() - 4)
@@ -228,7 +228,7 @@ class Limits:
 def limits_of(
     batch_size: Any = "auto", max_memory: Any = None, devices: Any = None, tile: Any = None
 ) -> Limits:
-    """Read the arguments of these names."""
+    """Reads the arguments with these names."""
     auto = isinstance(batch_size, str) and batch_size == "auto"
     batch_rows = None if auto else checks.whole_number(batch_size, "batch_size")
     rows = None if tile is None else tile_of(tile)
@@ -262,7 +262,7 @@ def power_below(number: int) -> int:
 
 
 def tile_of(tile: Any) -> int:
-    """Read the `tile=` argument: a power of two."""
+    """Reads the `tile=` argument: a power of two."""
     rows = checks.whole_number(tile, "tile", least=SMALLEST_OF_WIDE)
     if rows & (rows - 1):
         raise InputError(
@@ -273,7 +273,7 @@ def tile_of(tile: Any) -> int:
 
 
 def devices_of(given: Any) -> list[Any]:
-    """Read the `devices=` argument: None (all local ones), a number, or a list of devices."""
+    """Reads the `devices=` argument: None (all local ones), a number, or a list of devices."""
     local = jax.local_devices()
     if given is None:
         return local

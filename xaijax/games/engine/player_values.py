@@ -1,8 +1,8 @@
 """The distinct values that each player has, and what each adds to the layer of a model.
 
 A player is a few columns; its values are what they hold in some row of the donors or the instances.
-Where they are few (codes, counts, whole numbers), a table of what each adds to the first layer
-stands for all rows.
+If these are few (codes, counts, whole numbers), a table of what each adds to the first layer stands
+for all rows.
 
 Letters: N instances, B donors, P players, V values of all players, F columns, H numbers of a part.
 """
@@ -22,7 +22,7 @@ from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
-TOGETHER = 1 << 12  # whole rows in one call
+TOGETHER = 1 << 12  # full rows in one call
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def values_of(engine: Engine, codes: np.ndarray) -> Values | None:
-    """The values of instances [N, F] and of the donors; None where a table would be too large.
+    """The values of instances [N, F] and of the donors; None if a table would be too large.
 
     Kept for the next game on the same rows.
     """
@@ -131,7 +131,7 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
             rows = np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
         return params, values.table, rows
 
-    run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} whole rows"
+    run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} full rows"
     recipe = ProgramRecipe(("whole", structure), run, arguments(0), what=what, ahead=1)
     program = engine.compiled.program(recipe)
     parts: list[Any] = []
@@ -143,5 +143,5 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
 
 
 def head_of(engine: Engine, rows: int, dtype: Any) -> Any:
-    """What follows the structure, for so many rows at a time."""
+    """What follows the structure, for `rows` rows at a time."""
     return engine.compiled.head(engine.structure, engine.model.params, rows, dtype)

@@ -44,7 +44,7 @@ PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
 STEP = 7919  # a prime: numbers that are mixed, and the same in each run
 _JAXLIB = f"jaxlib {jaxlib.version.__version__}"
-ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as of the probe
+ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as in the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
@@ -104,7 +104,9 @@ class Programs:
         return tile if bits is None else replace(tile, slot_bits=bits, slots=tile.rows >> bits)
 
     def tiles(self, scored: bool = True) -> int:
-        """T; fewer where the model's own answers are many numbers beside the scores of a row."""
+        """T; fewer if the model's own answers are many numbers compared with the scores of a
+        row.
+        """
         T, rows, devices = self.sizes.tiles, self.sizes.tile.rows, self.mesh.size
         if scored or self._outputs <= self.sizes.tile.outputs:
             return T
@@ -126,7 +128,7 @@ class Programs:
     ) -> Any:
         """The program that holds the model, for slots of one kind, compiled once; see `shape`.
 
-        coalitions: of the list that its slots name.
+        coalitions: those of the list that its slots name.
         """
         key = (kind, bits, scored, capacity(coalitions, self.listed))
         if key not in self._runs:
@@ -138,12 +140,12 @@ class Programs:
         return self._runs[key]
 
     def _hold(self, kind: str, scored: bool, bits: int | None, coalitions: int) -> None:
-        """Ask a new program for the probe's rows. Where its answers are not the probe's, the model
-        is asked in blocks of as many rows as the probe has, with a warning; raises ModelOutputError
-        where that does not help.
+        """Asks a new program for the probe's rows. If its answers are not the probe's, the model is
+        asked in blocks of as many rows as the probe has, with a warning; raises ModelOutputError if
+        that does not help.
 
         Programs of a structure are not looked at: f(x) by them is compared with the model's own in
-        every run. Nor are scores that look at f(x), or that are one answer of each row.
+        every run. Neither are scores that look at f(x), or that are one answer of each row.
         """
         look, score = self._look, self._score if scored else None
         if look is None or look.asked is None or bits is not None:
@@ -172,7 +174,7 @@ class Programs:
                 )
                 return
         raise ModelOutputError(
-            f"{told} Either a row's answer depends on the rows beside it (on a statistic of the "
+            f"{told} Either a row's answer depends on the rows with it (on a statistic of the "
             f"batch), and must not, or XLA's compiler for {where} makes a wrong program of it: use "
             "another version of jaxlib, or say backend='host' in as_model."
         )
@@ -187,7 +189,7 @@ class Programs:
         params, rows = look.asked
         s, tile, T = self.sizes, self.shape(kind, scored), self.tiles(scored)
         codes = rows.reshape(len(rows), -1)[: min(s.instances, len(self.donors))]
-        # An instance beside itself as donor: each hybrid of them is that row.
+        # An instance with itself as donor: each hybrid of them is that row.
         own = np.arange(tile.slots) * STEP % len(codes)
         slots = np.zeros((T, tile.slots, 3 + -(-tile.P // 32)), np.int32)
         slots[:, :, 1] = slots[:, :, 2] = own
@@ -305,7 +307,9 @@ class Programs:
         return self.compiled.trace(("model",), self._apply, self.params, rows, self._look)
 
     def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
-        """Of the program that averages the structure's corners over donors; see `averaged`."""
+        """Recipe of the program that averages the structure's corners over donors; see
+        `averaged`.
+        """
         known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
         head = self._head(known, means.rows)
@@ -315,7 +319,7 @@ class Programs:
         return ProgramRecipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
 
     def listed_means(self, means: ListShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
-        """Of the program that averages listed coalitions over donors; see `listed_means`."""
+        """Recipe of the program that averages listed coalitions over donors; see `listed_means`."""
         known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
         hidden = self.compiled.head(known, self.params, means.rows, self.donors.dtype)
@@ -338,7 +342,7 @@ class Programs:
     def reduction(
         self, key: str, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any
     ) -> ProgramRecipe:
-        """Of a reduction of (values, *arguments); split: which have the tile axis."""
+        """Recipe of a reduction of (values, *arguments); split: which have the tile axis."""
         s = self.sizes
         dims = (s.tiles, s.tile.rows, s.tile.outputs)
         values = shape(self.split, *dims, dtype=s.tile.dtype)

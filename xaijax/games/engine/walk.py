@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 LONGEST_BLOCK = 64  # sizes that go through the head in one call
 # A CPU takes its layers through the cache of a core: few sizes, which XLA then writes out without a
-# loop, and an eighth of a plain tile. Of a 64-64-64-1 with 100 donors the head alone is then 0.80
-# to 0.96 of the processor time; in blocks of 64 and whole tiles it is 0.65 to 0.76.
+# loop, and an eighth of a plain tile. For a 64-64-64-1 with 100 donors the head alone is then 0.80
+# to 0.96 of the processor time; in blocks of 64 and full tiles it is 0.65 to 0.76.
 LONGEST_ON_CPU = 8
 SHARE_ON_CPU = 8
 MOST_INSTANCES = 32  # of one tile: a lone instance is padded to no more than this

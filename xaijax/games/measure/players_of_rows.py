@@ -1,4 +1,4 @@
-"""Who plays, of the argument `players=` and the rows that it is of."""
+"""Reads who plays, from the argument `players=` and the rows that it is for."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from xaijax.tables.tree_table import TreeTable, by_leaves
 def players_of_rows(
     players: Any, table: CodeTable, names: Sequence[str] | None = None
 ) -> Players | OwnPlayers:
-    """Read the `players=` argument for rows of a table; names: [F], where others than its own.
+    """Reads the `players=` argument for rows of a table; names: [F], if they are not its own.
 
-    An array of whole numbers [N, *F] numbers the entries of each instance for itself. Of images
-    with channels, [H, W, C] or [C, H, W], it may leave the channels out, and of sequences [T, F]
-    the columns: a pixel, or a step, is then one player's. Of rows
-    in several arrays players is also a container of the same structure, with numbers for each leaf:
-    shaped like a row of it, like N rows, one for all its entries, or None (each of its entries is a
-    player). Leaves may share numbers. In groups of columns the name of a leaf means all its
-    entries. `OwnPlayers` are themselves. Else see `players_from`.
+    An array of whole numbers [N, *F] numbers the entries of each instance for itself. For images
+    with channels, [H, W, C] or [C, H, W], it may leave the channels out, and for sequences [T, F]
+    the columns: a pixel, or a step, is then one player's. For rows in several arrays players is
+    also a container of the same structure, with numbers for each leaf: shaped like a row of it,
+    like N rows, one for all its entries, or None (each of its entries is a player). Leaves may
+    share numbers. In groups of columns the name of a leaf means all its entries. An `OwnPlayers` is
+    returned as it is. Anything else is read by `players_from`.
     """
     if isinstance(players, OwnPlayers):
         return players
@@ -85,7 +85,7 @@ def whole_rows(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def _unclear(given: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether numbers shaped like a row, [C, H, W], could be meant for C instances, [H, W] each.
 
-    Not where they are the same in all channels, and so for all of those instances, nor where there
+    They cannot if they are the same in all channels, and so for all of those instances, or if there
     are as many channels as columns of pixels: those are on another axis.
     """
     images = len(shape) > 2 and given.shape == shape and shape[0] < shape[-1]
@@ -93,7 +93,7 @@ def _unclear(given: np.ndarray, shape: tuple[int, ...]) -> bool:
 
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
-    """Numbers of all entries, int64 [F] or [N, F]; None where the players are given as groups."""
+    """Numbers of all entries, int64 [F] or [N, F]; None if the players are given as groups."""
     leaves, structure = checks.leaves_of(players, "players")
     if structure != table.layout.structure:
         if any(one is None or hasattr(one, "dtype") for one in leaves):

@@ -21,16 +21,16 @@ from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 # (position of a coalition in what is measured) -> its name, for messages
 NameOf = Callable[[int], str]
 
-_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held beside the values
+_AT_A_TIME = 1 << 20  # numbers of a weighted sum that are held together with the values
 
 
 @dataclass(frozen=True)
 class Quantity:
     """The means that are measured, and what is made of them.
 
-    `groups` None: every instance is a game of its own. Else row g weighs the instances in the mean
-    of group g, and `combine` makes one number of the G means: float64 [G], a linear combination, or
-    a callable [G, C, K] -> [C, K].
+    `groups` None: every instance is a game of its own. Otherwise row g weighs the instances in the
+    mean of group g, and `combine` makes one number of the G means: float64 [G], a linear
+    combination, or a callable [G, C, K] -> [C, K].
     """
 
     name: str
@@ -110,9 +110,9 @@ class Quantity:
 def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """sum over n of weights [G, n] times values [n, C, K]; [G, C, K].
 
-    Every column (c, k) by the same additions, so that equal columns have equal sums: what changes
-    nothing has an influence of exactly 0. A product of linear algebra rounds its last columns in
-    another way than the rest.
+    Every column (c, k) is summed by the same additions, so that equal columns have equal sums: what
+    changes nothing has an influence of exactly 0. A product of linear algebra rounds its last
+    columns in another way than the rest.
     """
     out = np.zeros((len(weights), *values.shape[1:]))
     step = max(1, _AT_A_TIME // max(1, out[0].size))
@@ -126,7 +126,7 @@ def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 def refuse_not_finite(
     out: np.ndarray, means: np.ndarray, name_of: NameOf, who: str, remedy: str
 ) -> None:
-    """Raise ModelOutputError where out [n, C, K] is not finite; means: what it was made of."""
+    """Raises ModelOutputError if out [n, C, K] is not finite; means: what it was made of."""
     finite = np.isfinite(out).all(axis=2)
     if not finite.all():
         n, c = (int(i) for i in np.argwhere(~finite)[0])
@@ -137,7 +137,7 @@ def refuse_not_finite(
 
 
 def quantity_of(link: Any) -> Quantity:
-    """Read the `link=` argument: "identity", "logit", or a callable of float64 arrays."""
+    """Reads the `link=` argument: "identity", "logit", or a callable of float64 arrays."""
     if isinstance(link, str):
         if link == "identity":
             return Quantity("identity")

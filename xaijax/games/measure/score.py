@@ -31,7 +31,7 @@ class Score:
     distribution: bool = False  # whether a row of scores must have the sum 1
     of_classes: bool = False  # whether answers are the numbers of classes
     made_of_own: Callable[[np.ndarray], np.ndarray] | None = None  # f(x) [N, A] -> [N, 1]
-    chooses: bool = False  # whether it is the one answer whose number stands beside the row
+    chooses: bool = False  # whether it is the one answer whose number is given with the row
     cuts: bool = False  # whether what leaves the bounds is cut to them, and marked for `kept`
     slack: float = 0.0  # how far rounding may take a score, or the sum; see `fitted`
 
@@ -40,7 +40,8 @@ class Score:
         one is chosen.
 
         What leaves the bounds by rounding alone is cut to them. What leaves them further stays as
-        it is, or with `cuts` a few roundings beyond the bound; either way `kept` tells it.
+        it is, or with `cuts` goes a few roundings beyond the bound; `kept` is False for it in both
+        cases.
         """
         xp = answers.__array_namespace__()
         scores = self.function(answers, own)
@@ -74,19 +75,20 @@ class Score:
         return 2 * float(jnp.finfo(scores.dtype).eps) * max(map(abs, self.bounds))
 
     def beside(self, answers: int) -> int:
-        """Numbers of f(x) that it looks at, of a model of so many answers."""
+        """Numbers of f(x) that it looks at, for a model of `answers` answers."""
         return answers if self.made_of_own is None else 1
 
     def count(self, answers: int) -> int:
-        """K for a model of so many answers."""
+        """K for a model of `answers` answers."""
         return max(2, answers) if self.outputs is None else self.outputs
 
     def fitted(self, answers: int, dtype: str) -> Score:
-        """The score for a model of so many answers, made in this dtype.
+        """The score for a model of `answers` answers, made in this dtype.
 
         Each class's chance e / s has the error of a sum of A terms, of an exponential and of a
         division, and the sum of all that of A more: (A + 4) roundings, times four for what models
-        do beside. A float32 rounding at least, in which a model may work whatever it returns.
+        do in addition. It is a float32 rounding at least, in which a model may work whatever it
+        returns.
 
         Raises what the function refuses: a column that the model does not have.
         """
@@ -121,7 +123,7 @@ PREDICTED = "predicted"
 
 @dataclass(frozen=True)
 class ChosenColumn:
-    """The column whose number stands beside the row, as [R, 1]. In JAX the compiled program makes
+    """The column whose number is given with the row, as [R, 1]. In JAX the compiled program makes
     no other, where the model's trace allows that (`engine/tiles.py` of the kernels).
     """
 
@@ -132,7 +134,7 @@ class ChosenColumn:
         )
 
     def refuse(self, answers: int) -> None:
-        """Raise InputError where there is nothing to choose from."""
+        """Raises InputError if there is nothing to choose from."""
         if answers == 1:
             raise InputError(
                 "outputs= chooses one of several outputs for each instance, and the model answers "
@@ -155,8 +157,8 @@ def read_outputs(
 ) -> np.ndarray | None:
     """Column numbers, float64 [N, 1], of the argument `outputs=`; None: the predicted ones.
 
-    Where classes are known, an entry is read as a label. Else one that is text is the name of an
-    output, of names [K]. Raises InputError and InputTypeError.
+    If classes are known, an entry is read as a label. Otherwise a text is the name of an output,
+    one of names [K]. Raises InputError and InputTypeError.
     """
     if isinstance(outputs, str) and outputs == PREDICTED:
         return None
@@ -196,7 +198,7 @@ def read_outputs(
 
 
 def refuse_columns(own: np.ndarray, K: int) -> None:
-    """Raise InputError for column numbers that a model of K outputs does not have."""
+    """Raises InputError for column numbers that a model of K outputs does not have."""
     wrong = np.flatnonzero((own[:, 0] < 0) | (own[:, 0] >= K))
     if len(wrong):
         raise InputError(
@@ -205,7 +207,7 @@ def refuse_columns(own: np.ndarray, K: int) -> None:
         )
 
 
-# Those with a method `refuse(answers)` raise where a model of so many columns does not have
+# Scores with a method `refuse(answers)` raise if a model of this number of columns does not have
 # theirs.
 
 
@@ -247,7 +249,7 @@ class PositiveColumn:
     A lone column s stands for it by `lone`: (0, 1) is s itself, (1, -1) is 1 - s, (0, -1) is -s.
     """
 
-    place: int  # where there are several columns; -1: the last
+    place: int  # if there are several columns; -1: the last
     classes: int | None = None  # how many several columns must be; None: any number
     lone: tuple[float, float] | None = (0.0, 1.0)  # None: a lone column is not that class's
     positive: Any = None  # for messages
@@ -264,7 +266,7 @@ class PositiveColumn:
         return column
 
     def refuse(self, answers: int) -> None:
-        """Raise InputError or ModelOutputError where A columns do not hold the class."""
+        """Raises InputError or ModelOutputError if A columns do not hold the class."""
         if answers > 1:
             _refuse_columns(answers, self.classes)
             if self.place >= answers:
@@ -282,7 +284,7 @@ class PositiveColumn:
 
 @dataclass(frozen=True)
 class ClassProbabilities:
-    """The vector of class probabilities; of a lone one p, (1 - p, p)."""
+    """The vector of class probabilities; for a lone one p, (1 - p, p)."""
 
     classes: int | None = None  # None: not known
 
@@ -293,7 +295,7 @@ class ClassProbabilities:
         return answers.__array_namespace__().concat([1 - answers, answers], axis=1)
 
     def refuse(self, answers: int) -> None:
-        """Raise ModelOutputError where A columns are not one for each class."""
+        """Raises ModelOutputError if A columns are not one for each class."""
         _refuse_columns(max(2, answers), self.classes)
 
 

@@ -42,11 +42,11 @@ class RuleColumn:
     values: tuple[Any, ...]  # by equality: the distinct values of the data, a bin each
     categorical: bool
     names: Mapping[Any, str] | None = None  # what values are called, by `key`
-    interval: tuple[float, float] | None = None  # a person's own (low, high]: bins 0 (out), 1 (in)
+    interval: tuple[float, float] | None = None  # the user's own (low, high]: bins 0 (out), 1 (in)
     members: tuple[Any, ...] | None = None  # categories that the user gave: bins 0 (out), 1 (in)
     numeric: bool = True  # `values` are numbers, in order
-    single: bool = False  # numbers come as float32, and a person's own are read as such too
-    # Of each edge: the largest data value up to it, the smallest above it, and the distance to the
+    single: bool = False  # numbers come as float32, and the user's own are read as such too
+    # For each edge: the largest data value up to it, the smallest above it, and the distance to the
     # nearest other edge; float64 [edges, 3].
     around: np.ndarray | None = None
     alike: frozenset[str] = frozenset()  # texts of several values: of 1 and "1"
@@ -181,7 +181,7 @@ def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_read(value: Any, single: bool) -> Any:
-    """A person's number as the data have it: 0.6 of float32 is not 0.6 of float64."""
+    """The user's number as the data have it: 0.6 of float32 is not 0.6 of float64."""
     if not single or isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
     with np.errstate(over="ignore"):
@@ -221,7 +221,7 @@ class Bins:
         return found
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
-        """Raise InputError for a category that the data do not have; bins [N, F] of the rows X."""
+        """Raises InputError for a category that the data do not have; bins [N, F] of the rows X."""
         for j, one in enumerate(self.columns):
             if not one.categorical or one.edges is not None or one.members is not None:
                 continue
@@ -237,10 +237,10 @@ class Bins:
                 )
 
     def with_predicates(self, predicates: Sequence[Any]) -> tuple[Bins, list[int]]:
-        """Bins in which a person's own predicates are bins, and the columns they are about.
+        """Bins in which the user's own predicates are bins, and the columns they are about.
 
         A predicate is (column, low, high), (column, categories), or a column alone (its own bin).
-        Raises InputError, InputTypeError for what is none of these.
+        Raises InputError, InputTypeError for anything else.
         """
         if isinstance(predicates, str) or not isinstance(predicates, Sequence):
             raise InputTypeError(
@@ -312,7 +312,7 @@ def place_of_column(given: Any, names: Sequence[str], argument: str) -> int:
 
 
 def bins_of(data: Any, names: Sequence[str], categories: Any, bins: Any) -> Bins:
-    """Read `categories=` and `bins=` for data (array [B, F] or frame, as read).
+    """Reads `categories=` and `bins=` for data (array [B, F] or frame, as read).
 
     Raises InputError, InputTypeError for columns that do not exist, cuts that do not increase,
     cuts of a column that is not numeric.
@@ -367,7 +367,7 @@ def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _alike(column: RuleColumn) -> frozenset[str]:
-    """Texts that several categories have. Raises InputError where one of them is a name."""
+    """Texts that several categories have. Raises InputError if one of them is a name."""
     if not column.names and column.numeric:
         return frozenset()
     texts = [column.called(v) for v in column.values if not missing(v)]

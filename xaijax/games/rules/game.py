@@ -55,7 +55,9 @@ class RuleAsker:
 
     @property
     def space(self) -> Perturbation:
-        """Of the donors as the evaluator has them, who changes where a translation is left."""
+        """The space with the donors as the evaluator has them, which change when a translation is
+        left.
+        """
         if self._fits != self.evaluator.fits:
             self._forget()
         if self.evaluator.engine.replacement is not self._donors:
@@ -84,7 +86,7 @@ class RuleAsker:
 
 
 class RuleGame:
-    """The rules of the instances `rows`, of which bins read all digits, and the model its own."""
+    """The rules of the instances `rows`: bins read all their digits, and the model its own."""
 
     def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
         """first: which row of X the first is, for messages."""
@@ -284,7 +286,7 @@ class RuleGame:
             row = int(some.header[bad, 0]) + self.questions.first
             raise ModelOutputError(
                 f"the model returned NaN or infinity for a row drawn around X row {row}, or "
-                "one that was asked together with it. Mend the "
+                "one that was asked together with it. Fix the "
                 'model, or say nonfinite="propagate" in as_model.'
             )
         return bits
@@ -320,7 +322,7 @@ class RuleGame:
         return self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
 
     def _made_subjects(self) -> Subjects:
-        """Padded to a power of two, so that few shapes compile."""
+        """The subjects, padded to a power of two, so that few shapes compile."""
         codes = self.questions.codes
         rows = 1 << max(0, self.N - 1).bit_length()
 
@@ -381,11 +383,10 @@ def _product(flags: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return out
 
 
-# Where the donor agrees with x in column j (bit for bit, or is in x's bin and stays there),
-# keeping j as well changes nothing: the hybrid of rule A + j is that of A. Rules of one size are
-# asked after those of the size before, whose answers are kept here, a bit a draw. A rule has
-# several parents: the kept rule that it extends, and the same extension of what that rule was made
-# of.
+# If the donor agrees with x in column j (bit for bit, or is in x's bin and stays there), keeping j
+# as well changes nothing: the hybrid of rule A + j is that of A. Rules of one size are asked after
+# those of the size before, whose answers are kept here, a bit a draw. A rule has several parents:
+# the kept rule that it extends, and the same extension of what that rule was made of.
 
 MOST_BITS = 1 << 31  # of answers that are kept
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -408,8 +409,8 @@ class KnownDraws:
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """(a column f, questions int [q] whose rule without f is known, its places int [q]), by f.
 
-        who int [Q], rules bool [Q, F]; asked: bool [D], the draws that are wanted, of which all
-        must be known.
+        who int [Q], rules bool [Q, F]; asked: bool [D], the draws that are wanted, which must all
+        be known.
         """
         if not len(self._keys) or (asked & ~self._asked).any():
             return
@@ -430,7 +431,7 @@ class KnownDraws:
         return np.unpackbits(self._bits[places], axis=1, count=D).astype(bool)
 
     def keep(self, who: np.ndarray, rules: np.ndarray, bits: np.ndarray, asked: np.ndarray) -> None:
-        """Keep a round's answers to the draws asked; bits uint8 [Q, D / 8] of `numpy.packbits`."""
+        """Keeps a round's answers to the draws asked; bits uint8 [Q, D / 8] of `numpy.packbits`."""
         self._asked = asked
         keys = _folded(rule_keys(rules)) ^ _of_instance(who)
         self._order = np.argsort(keys, kind="stable")
@@ -472,7 +473,8 @@ class Cover:
     def put(
         self, rows: np.ndarray, f: int, theirs: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> None:
-        """In column f of the instances `rows` int [n], count what lies in the bins low .. high.
+        """Keeps, in column f of the instances `rows` int [n], which rows lie in the bins low ..
+        high.
 
         theirs: int32 [B], the bins of the rows that all instances share; low, high int32 [n].
         """

@@ -30,7 +30,7 @@ from xaijax.tables.table import CodeTable
 
 @dataclass(frozen=True)
 class PlayerSpace:
-    """What stands in for free players, and how often."""
+    """What replaces free players, and how often."""
 
     NAME: str  # "row", "flip" or "masked"
     players: Players | OwnPlayers
@@ -55,7 +55,7 @@ class PlayerSpace:
     def matters(
         self, own: np.ndarray, owner: np.ndarray, others: Replacement, first: int
     ) -> np.ndarray:
-        """Whether a draw may change a player, bool [N, P]: it differs from what stands in for it.
+        """Whether a draw may change a player, bool [N, P]: it differs from what replaces it.
 
         own: codes [N, C] of the instances from `first` on; owner: [C] or [N, C].
         """

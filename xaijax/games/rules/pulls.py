@@ -54,7 +54,7 @@ class Pulls:
 
 
 def rule_columns(rules: np.ndarray, longest: int) -> np.ndarray:
-    """The columns of rules bool [Q, F]: int32 [Q, longest], -1 where there are no more."""
+    """The columns of rules bool [Q, F]: int32 [Q, longest], -1 if there are no more."""
     order = np.argsort(~rules, axis=1, kind="stable")[:, :longest]
     return np.where(np.take_along_axis(rules, order, axis=1), order, -1).astype(np.int32)
 
@@ -94,7 +94,7 @@ def named_pulls(
 ) -> tuple[Pulls, np.ndarray]:
     """Pulls that name the draws wanted bool [Q, D]; and these draws' places in `wanted`, flat.
 
-    A pull's last draws are repeated where it has fewer than p.
+    A pull's last draws are repeated if it has fewer than p.
     """
     places, D = np.flatnonzero(wanted), wanted.shape[1]
     each = np.count_nonzero(wanted, axis=1)
@@ -172,7 +172,7 @@ LADDER = (4, 32, 256)
 
 
 def shorten_tiles(questions: GameRun) -> None:
-    """Use smaller tiles on devices, where tile= was not given; probes the model."""
+    """Uses smaller tiles on devices, if tile= was not given; probes the model."""
     engine, evaluator = questions.probe(), questions.evaluator
     if engine.model.backend == "jax" and engine.limits.tile is None:
         evaluator.use_tile(part_of_tile(engine, TILE_PARTS))

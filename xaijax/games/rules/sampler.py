@@ -1,4 +1,4 @@
-"""A person's own perturbation space: a sampler, asked for all rows of a round at once.
+"""The user's own perturbation space: a sampler, asked for all rows of a round at once.
 
 sampler(X [M, *F], kept bool [M, P], u float64 [M, P]) -> rows [M, *F]: row m is drawn around X[m]
 with the players `kept[m]` kept, made of the uniform numbers u[m] and of nothing else random. These
@@ -50,7 +50,7 @@ class SampledGame:
         rows: Any,
         first: int = 0,
     ) -> None:
-        """bins: None where predicates are not about bins, and there is no coverage.
+        """bins: None if predicates are not about bins, and there is no coverage.
 
         first: which row of X the first is, for messages.
         """
@@ -147,7 +147,7 @@ class SampledGame:
         return rows
 
     def _refuse_broken(self, rows: Any, who: np.ndarray, kept: np.ndarray) -> None:
-        """Raise InputError where the sampler did not keep what the rule keeps."""
+        """Raises InputError if the sampler did not keep what the rule keeps."""
         assert isinstance(self._players, Players)
         if self.read_bins is not None:
             assert self.bins is not None
@@ -187,7 +187,7 @@ class SampledGame:
         if not np.isfinite(scores).all() and self.evaluator.engine.model.nonfinite != "propagate":
             n = int(who[np.flatnonzero(~np.isfinite(scores))[0]]) + self.questions.first
             raise ModelOutputError(
-                f"the model returned NaN or infinity for a row drawn around X row {n}. Mend the "
+                f"the model returned NaN or infinity for a row drawn around X row {n}. Fix the "
                 'model, or say nonfinite="propagate" in as_model.'
             )
         return scores > 0.5
@@ -269,7 +269,7 @@ def uniforms(
 
 
 def check_sampler(sampler: Any) -> Callable[..., Any]:
-    """Return the sampler, or raise InputTypeError."""
+    """Returns the sampler, or raises InputTypeError."""
     if not callable(sampler):
         raise InputTypeError(
             "perturbation must be 'row', 'row_bin', 'flip', 'joint', 'conditional' or a sampler "

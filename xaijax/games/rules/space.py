@@ -58,7 +58,7 @@ class Perturbation:
 
     @property
     def weights(self) -> np.ndarray:
-        """Of the donors; float64 [B], sum 1."""
+        """Weights of the donors; float64 [B], sum 1."""
         return self.replacement.weights
 
     @cached_property
@@ -88,7 +88,7 @@ class Perturbation:
         return self.B
 
     def refuse_exact(self) -> None:
-        """Raise EnumerationLimitError where an exact average is asked for and there is none."""
+        """Raises EnumerationLimitError if an exact average is requested and there is none."""
         if self.finite == "exact":
             return
         if self.draws_in_bins:
@@ -109,7 +109,7 @@ class Perturbation:
         return f"{MOST_LISTED:,}"
 
     def refuse_table(self) -> None:
-        """Raise where there is no table of draws that all rules could share."""
+        """Raises if there is no table of draws that all rules could share."""
         if not self.SHARED:
             raise EnumerationLimitError(
                 f"search='table' is for perturbation='row_bin' and 'flip'; {self.NAME!r} has no "
@@ -124,7 +124,7 @@ class Perturbation:
         return self.binned if self.draws_in_bins else np.zeros(F, bool)
 
     def ranges(self) -> np.ndarray:
-        """Columns of which a rule may keep a range of bins, not x's alone; bool [F]."""
+        """Columns for which a rule may keep a range of bins, not x's alone; bool [F]."""
         # x's own value would be all that a range is tested at; and the tables by which values are
         # drawn by weight are of one bin each.
         alone = self.KEEPS_OWN or (self.draws_in_bins and self.space("draws").weighted)
@@ -243,7 +243,9 @@ class Flip(_InBins):
 
     @property
     def finite(self) -> str | None:
-        """ "exact" where nothing is drawn and all masks of flips beside all donors are few."""
+        """ "exact" if nothing is drawn and all masks of flips with all donors are few, else
+        "table".
+        """
         few = self.rows_of_rule <= MOST_LISTED
         return "exact" if few and not self.draws_in_bins else "table"
 
@@ -284,7 +286,7 @@ class Joint(Perturbation):
 
     @property
     def _most_rows(self) -> str:
-        return f"{MOST_LISTED:,} ({math.isqrt(MOST_LISTED)} data rows, each beside each)"
+        return f"{MOST_LISTED:,} ({math.isqrt(MOST_LISTED)} data rows, each with each)"
 
     def space(self, search: str) -> PerturbationSpace:
         """What the kernel draws: kept columns of one donor, the others of another."""

@@ -10,7 +10,7 @@ Reading order:
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once
     totals            the sums that these three fill
-    crossed           the same by the model's structure: instances beside distinct donors
+    crossed           the same by the model's structure: instances with distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases
 """

@@ -1,6 +1,6 @@
 """Semivalues of instances that differ from every donor in every player, by tables of mean scores.
 
-So it is with continuous columns. The model's structure gives all corners of a pair, and their mean
+Continuous columns are like this. The model's structure gives all corners of a pair, and their mean
 over donors is taken on the device (`structures/averaged.py`), so that only one table an instance is
 turned into semivalues: here, in float64.
 
@@ -45,7 +45,7 @@ class ByAveragedTables:
         self._ask, self._weights = ask, weights
 
     def takes(self, stretch: Stretch) -> np.ndarray:
-        """Bool [n]."""
+        """The instances that differ from every donor in every player; bool [n]."""
         assert stretch.differs is not None
         whole = stretch.differs.all(axis=(1, 2))
         program = self._averaged(stretch.backend) if whole.any() else None
@@ -54,8 +54,8 @@ class ByAveragedTables:
         return whole if fits else np.zeros_like(whole)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Put the sums of the instances at `places` into `own`; bool, of which of them. One whose
-        scores are bad is not: its pairs say which.
+        """Puts the sums of the instances at `places` into `own`; bool, those that were put. An
+        instance whose scores are bad is not: its pairs say which.
         """
         program, ask = self._averaged(stretch.backend), self._ask
         assert program is not None
@@ -74,7 +74,7 @@ class ByAveragedTables:
         cost.add_calls(program.calls(len(places)), *program.recipes())
 
     def _averaged(self, backend: Any) -> Averaged | None:
-        """The donors and the program; None where donors are not averaged."""
+        """The donors and the program; None if donors are not averaged."""
         if not isinstance(backend, DeviceBackend):
             return None
         return _averaged(self._ask.engine, backend)  # another backend where the tile was halved
@@ -156,7 +156,7 @@ class Averaged:
         return jax.eval_shape(recipe.function, *recipe.arguments)
 
     def _preparing(self) -> ProgramRecipe:
-        """Of the program that makes it."""
+        """Recipe of the program that makes it."""
         p, P = self._programs, self._P
         run = partial(prepared_rows, p.structure.of, P)
         arguments = (p.params, self._rows, p.players)
@@ -165,7 +165,7 @@ class Averaged:
 
     @cached_property
     def _donors(self) -> jax.Array:
-        """As the program takes them; [segments, D, S, ..]."""
+        """The donors as the program takes them; [segments, D, S, ..]."""
         if not self.shape.prepared:
             return self._rows.reshape(*self._split, -1)
         found = self._programs.compiled.run(self._preparing())
@@ -182,9 +182,9 @@ class Averaged:
             return False
 
     def add(self, codes: np.ndarray, weights: Weights, own: Totals, done: Done) -> np.ndarray:
-        """Put the sums of instances with codes [n, F] into `own`; bool [n], of which of them.
+        """Puts the sums of instances with codes [n, F] into `own`; bool [n], those that were put.
 
-        Not of one whose scores are bad: the pairs say which. done(rows) after each dispatch.
+        One whose scores are bad is not: the pairs say which. done(rows) after each dispatch.
         """
         step = min(self._most, self._programs.sizes.instances)
         well = np.zeros(len(codes), bool)
@@ -253,7 +253,7 @@ class Averaged:
         return sum(-(-some // self._step(some)) for some in tiles)
 
     def recipes(self) -> list[ProgramRecipe]:
-        """Of all programs that instances run."""
+        """Recipes of all programs that instances run."""
         return [self.recipe(), *([self._preparing()] if self.shape.prepared else [])]
 
     def recipe(self) -> ProgramRecipe:

@@ -31,15 +31,15 @@ from xaijax_kernels.structures.base import shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
-ROWS_OF_TILE = 1 << 12  # beside each instance: the donors' parts of so many rows are kept
-NUMBERS_OF_TILE = 1 << 20  # of these parts, where a usual tile has fewer rows
+ROWS_OF_TILE = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
+NUMBERS_OF_TILE = 1 << 20  # of such parts, where a usual tile has fewer rows
 INSTANCES = 16  # of a tile
 TILES = 16  # in a dispatch
 LEAST_ROWS = 16  # whose parts of players are held
 
 
 class ByParts:
-    """Sums of parts, where a layer that adds spares enough of the model."""
+    """Sums of parts, where a layer that adds saves enough of the model."""
 
     def __init__(self, ask: GameRun) -> None:
         self._ask = ask
@@ -59,7 +59,7 @@ class ByParts:
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
-        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P].
+        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P].
 
         An instance with a bad score is asked by rows, which name it.
         """
@@ -87,7 +87,7 @@ class ByParts:
 
 @once
 def listed_of(engine: Engine, backend: DeviceBackend, donors: int) -> Listed:
-    """The program of a setting's lists, for so many donors at a time."""
+    """The program of a setting's lists, for `donors` donors at a time."""
     return Listed(backend, engine, donors)
 
 
@@ -127,7 +127,7 @@ class Listed:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(weighted means [n, C, K], which instances have a bad score [n]).
 
-        Of the instances `rows` [n], coalitions masks bool [C, P] and these donors int [B].
+        rows: the instances, int [n]; masks: the coalitions, bool [C, P]; donors: int [B].
         """
         replacement, shape, programs = ask.engine.replacement, self.shape, self._programs
         (n, C), K = (len(rows), len(masks)), shape.outputs
@@ -173,7 +173,7 @@ class Listed:
         return self._programs.compiled.run(self._parts(rows)) if self.shape.by_player else rows
 
     def _parts(self, rows: Any) -> ProgramRecipe:
-        """Of the program that makes what each player of rows adds."""
+        """Recipe of the program that makes what each player of rows adds."""
         p = self._programs
         run = partial(player_parts, p.structure.of, self.shape.P)
         arguments = (p.params, rows, p.players)
@@ -181,7 +181,7 @@ class Listed:
         return ProgramRecipe(("player parts", p.structure, self.shape.P), run, arguments, what=what)
 
     def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
-        """Put the sums of some instances into out [n, C, K], in the donors' order."""
+        """Puts the sums of some instances into out [n, C, K], in the donors' order."""
         programs, T = self._programs, self._tiles
         work = self._work(len(out), C)
         parts = ((some, some) for some in (work[t : t + T] for t in range(0, len(work), T)))
@@ -217,7 +217,7 @@ class Listed:
         return sum(-(-len(self._work(size, C)) // self._tiles) for size in sizes)
 
     def recipes(self, held: int, n: int) -> list[ProgramRecipe]:
-        """Of all programs that lists of n instances run; held: as of `recipe`."""
+        """Recipes of all programs that lists of n instances run; held: as for `recipe`."""
         p, donors = self._programs, self.segments * self.shape.donors
         rows = (self._rows_of(n), donors) if self.shape.by_player else ()
         row = partial(shape_of, p.same, dtype=p.donors.dtype)

@@ -15,16 +15,16 @@ takes it.
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
 made of the corners of pairs as in 3.
 
-**Listed coalitions**, of sampled estimators and of sets that a person names:
+**Listed coalitions**, of sampled estimators and of sets that the user names:
 
 1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
    with the instances by the model's structure, where its table of values fits the memory; else
    each distinct donor once.
 2. corners of pairs, for instances where they are at most three quarters of the list's rows.
-3. sums of parts, by a layer that adds and spares enough of the model, beside four donors or more.
+3. sums of parts, by a layer that adds and saves enough of the model, with four donors or more.
 4. the list: one row for each coalition and donor.
 
-**Coalitions of which each instance has its own**: one row for each and each donor (`own_lists`).
+**Coalitions that each instance has for itself**: one row for each and each donor (`own_lists`).
 
 **Orders** of players: walked by a first layer, where it may be (`GameRun.may_walk`); else as listed
 coalitions.
@@ -36,7 +36,7 @@ that follow from sizes alone (`plain`).
 **The two ends** of a game, nothing kept and f(x), are asked with the coalitions where these are
 asked; else apart (`certify.py`), by a table of the players' values where the structure adds.
 
-A structure answers only rows whose numbers are finite, and never where the score looks at f(x).
+A structure answers only rows whose numbers are finite, and never if the score looks at f(x).
 
 Letters: n instances, P players, C coalitions, L coalitions of a draw.
 """
@@ -71,8 +71,8 @@ class SemivalueWay(Protocol):
         ...
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Put the sums of those at `places` into `own`; bool, which are answered. The others go to
-        the next way.
+        """Puts the sums of those at `places` into `own`; bool, those that are answered. The others
+        go to the next way.
         """
         ...
 

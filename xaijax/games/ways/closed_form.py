@@ -31,7 +31,7 @@ class ByClosedForm:
         return np.ones(len(stretch), bool)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Put the sums of the whole stretch into `own`; bool, all of them."""
+        """Puts the sums of the whole stretch into `own`; bool, all of them."""
         self._form.add(own, self._ask.codes[stretch.here])
         self._ask.answered(len(places))
         return np.ones(len(places), bool)
@@ -45,7 +45,7 @@ class ClosedForm:
     """Semivalues of one explainer's instances, by what is known of its model."""
 
     def __init__(self, weights: np.ndarray, form: Form, columns: Columns) -> None:
-        """weights [B]: of the donors that the form is beside."""
+        """weights [B]: those of the donors that the form is for."""
         self.name = form.name
         self._form, self._columns = form, columns
         self._matrix, self._constant = form.head
@@ -54,7 +54,7 @@ class ClosedForm:
         self._ends = of_donors.min(axis=0), of_donors.max(axis=0)
 
     def add(self, own: Totals, codes: np.ndarray) -> None:
-        """Put the sums of the instances with these codes [n, F] into `own`."""
+        """Puts the sums of the instances with these codes [n, F] into `own`."""
         values, layer = self._form.of(self._columns(codes))
         own.phi += values @ self._matrix
         own.empty += self._empty
@@ -67,7 +67,7 @@ class ClosedForm:
 
 
 def closed_form(engine: Engine, weights: Weights) -> ClosedForm | None:
-    """For the values with these weights, where the model's structure has one."""
+    """Closed form of the values with these weights; None if the model's structure has none."""
     return _made(engine, weights.of)
 
 

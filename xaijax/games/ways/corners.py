@@ -33,7 +33,7 @@ class ByPairs:
         return np.ones(len(stretch), bool)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Put the sums of the instances at `places` into `own`; bool, all of them."""
+        """Puts the sums of the instances at `places` into `own`; bool, all of them."""
         ask, backend, here = self._ask, stretch.backend, stretch.here
         assert stretch.differs is not None
         differs = stretch.differs[places]
@@ -57,7 +57,7 @@ class ByPairs:
             ask.cost.add_calls(0, *(self._sum_recipe(backend, k, slot_bits) for k in sizes))
 
     def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> ProgramRecipe | None:
-        """Of the program that sums pairs of k players that differ; None: there is none."""
+        """Recipe of the program that sums pairs of k players that differ; None if there is none."""
         log2_rows, block = max(k, slot_bits), backend.rows_per_block
         if 1 << log2_rows <= block:
             matrix = self._weights.corners(k, 1 << log2_rows)
@@ -88,7 +88,7 @@ def pair_semivalues(
     check: Check,
     done: Done,
 ) -> None:
-    """Add the semivalues of all pairs to `totals`; x are the instances.
+    """Adds the semivalues of all pairs to `totals`; x are the instances.
 
     check(pairs, answers) sees every piece before it is used; done(rows) after.
     """
@@ -117,7 +117,7 @@ def _start(
     lo: int,
     hi: int,
 ) -> Callable[[], None]:
-    """Start the sums of the pairs [lo, hi), all with k players that differ."""
+    """Starts the sums of the pairs [lo, hi), all with k players that differ."""
     piece, block = answers.piece, backend.rows_per_block
     log2_rows = max(k, pairs.slot_bits)
     if 1 << log2_rows <= block:
@@ -201,7 +201,9 @@ def _table_of_stretch(
 
 
 def _stretches(rows: np.ndarray, most_rows: int, most_instances: int) -> Iterator[tuple[int, int]]:
-    """Cut instances into stretches of at most so many rows and instances; at least one each."""
+    """Cuts instances into stretches of at most this number of rows and instances; at least one
+    each.
+    """
     total = np.concatenate([[0], np.cumsum(rows)])
     lo = 0
     while lo < len(rows):

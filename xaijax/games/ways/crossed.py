@@ -1,6 +1,6 @@
 """v(S) of a few coalitions by the model's structure: instances crossed with distinct donors.
 
-Where each coalition replaces one player, instances are crossed with the player's values.
+If each coalition replaces one player, instances are crossed with the player's values.
 
 Letters: N instances, E entries (coalition, distinct donor), C coalitions, P players, K scores,
 D donors of a block, or values of one; G blocks of a step.
@@ -26,10 +26,11 @@ from xaijax.games.run import GameRun
 from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 from xaijax_kernels.structures.singles import NUMBERS, single_means
 
-MOST_INSTANCES = 1 << 11  # in one call; two calls run beside each other
-# Values of a player beside each other. A tree's thresholds leave a player few, and of most models a
-# block of 16 has fewer that only fill it up: with 8 in place of 32, trees and forests take 0.5 to
-# 0.8 of the time, a kernel machine and logistic regression with 16 in place of 32 0.8 to 0.95.
+MOST_INSTANCES = 1 << 11  # in one call; two calls run at the same time
+# Values of a player that are taken together. A tree's thresholds leave a player few, and with most
+# models a block of 16 has fewer that only fill it up: with 8 in place of 32, trees and forests take
+# 0.5 to 0.8 of the time, a kernel machine and logistic regression with 16 in place of 32 0.8 to
+# 0.95.
 FEW, VALUES = 8, 16
 HYBRIDS = 1 << 14  # that the head takes at a time
 
@@ -178,8 +179,8 @@ def _asked(
     run: Any,
     blocks: tuple[Any, ...],
 ) -> Iterator[tuple[slice, Any]]:
-    """(places, what a program finds) of the instances `here`, some at a time; two calls beside each
-    other, where the memory holds both.
+    """(places, what a program finds) of the instances `here`, some at a time; two calls at the same
+    time, if the memory holds both.
     """
     engine, N = ask.engine, len(here)
     size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
@@ -209,7 +210,9 @@ def _asked(
 
 
 def _run(kernel: Any, engine: Engine, values: Values, donors: int, K: int) -> Any:
-    """What a program is compiled of; donors: that a call of the head has beside each instance."""
+    """What a program is compiled of; donors: those that a call of the head has for each
+    instance.
+    """
     score, dtype = engine.score, values.table.dtype
     return partial(
         kernel,

@@ -1,8 +1,9 @@
 """v(S) of a few coalitions by the donors that differ in what S replaces.
 
 Replacing one column can make no more hybrids of an instance than the column has values, however
-many donors there are. So for each coalition the donors that agree in its replaced columns are asked
-once, with their weights added up; and a donor that agrees there with the instance gives f(x).
+many donors there are. For each coalition the donors that agree in its replaced columns are
+therefore asked once, with their weights added up; and a donor that agrees there with the instance
+gives f(x).
 
 Letters: N instances, B donors, P players, C coalitions, E entries (coalition, donor), K scores.
 """
@@ -41,7 +42,7 @@ class Entries:
 
 
 def entries_of(engine: Engine, masks: np.ndarray) -> Entries:
-    """Of coalitions bool [C, P], True = kept."""
+    """Entries of coalitions bool [C, P], True = kept."""
     coalition, donor, weight, columns = [], [], [], []
     for c, kept in enumerate(masks):
         # What replaces one player is asked of all data again and again.
@@ -99,7 +100,7 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
 
 
 def entries_worth_it(ask: GameRun, masks: np.ndarray) -> Entries | None:
-    """What each instance is asked by distinct donors; None where that saves too little."""
+    """What each instance is asked by distinct donors; None if that saves too little."""
     replacement = ask.engine.replacement
     if not ask.engine.model.deterministic or ask.engine.listed < len(masks):
         return None
@@ -129,13 +130,13 @@ class ByDistinctDonors:
         self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
-        """Of the instances `chosen`."""
+        """Means of the instances `chosen`."""
         for here in stretches(self._ask, self._entries, chosen, self._K):
             found = self._asked(here)
             yield here, with_donors(self._ask, self._masks, here, found)
 
     def _asked(self, here: np.ndarray) -> np.ndarray:
-        """Of the coalitions that keep something; [n, C of them, K]."""
+        """Means of the coalitions that keep something; [n, C of them, K]."""
         ask, entries = self._ask, self._entries
         donors = ask.engine.replacement.bits
         kept = self._masks[self._masks.any(axis=1)]  # those that entries number
@@ -162,7 +163,7 @@ class ByDistinctDonors:
 
 
 class ByCrossing:
-    """The same by the model's structure: instances beside distinct donors, see `crossed`."""
+    """The same by the model's structure: instances with distinct donors, see `crossed`."""
 
     def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
         self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
@@ -173,7 +174,7 @@ class ByCrossing:
         return self._ask.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """Of the instances `chosen`; None: the next way answers them."""
+        """Means of the instances `chosen`; None: the next way answers them."""
         ask = self._ask
         apart = self._masks[self._masks.any(axis=1)]
         found = crossed(ask, apart, self._entries, chosen, self._K) if ask.may_cross() else None

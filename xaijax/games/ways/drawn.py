@@ -19,14 +19,14 @@ from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
 DRAWS, MOST_DRAWS = 256, 1024  # of a tile: whole blocks of a product
-HYBRIDS = 1 << 14  # of a tile, where it has more draws than it must
+HYBRIDS = 1 << 14  # of a tile, if it has more draws than it must
 MOST_TILES = 1 << 10  # in one call
 MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all hybrids of a tile
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 
 def drawn_values(ask: GameRun, L: int) -> Values | None:
-    """What the players of this game's rows add to the layer; None where draws go by whole rows."""
+    """What the players of this game's rows add to the layer; None if draws go by full rows."""
     engine = ask.engine
     ask.backend()  # probes the model
     if not ask.may_cross():

@@ -20,7 +20,7 @@ from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
 
-# Where its pairs need at most this share of the rows, an instance is asked by corners.
+# An instance is asked by corners if its pairs need at most this share of the rows.
 WORTH = 0.75
 MOST_ROWS = 1 << 24  # answers held at a time, where memory allows
 
@@ -85,7 +85,7 @@ class WayOfList(Protocol):
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
-        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ...
 
     def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
@@ -110,7 +110,7 @@ class ByCorners:
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
-        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ask, differs, donors = self._ask, part.differs, part.donors
         assert differs is not None
         n, B, _ = differs.shape
@@ -154,7 +154,7 @@ class ByRows:
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
-        """Their means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
+        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
         ask, donors = self._ask, part.donors
         stream = ListedStream(
             np.arange(len(rows), dtype=np.int32),
@@ -264,7 +264,7 @@ def own_list_means(ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int) ->
 def _means(
     ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
 ) -> np.ndarray:
-    """The same on this backend, so many at a time as the memory holds."""
+    """The same on this backend, as many at a time as the memory holds."""
     n, C, P = masks.shape
     slot, engine = 1 << backend.slot_bits, ask.engine
     B, most = len(engine.replacement.weights), max(1, engine.memory.fits("answers", 16 * K))

@@ -1,9 +1,9 @@
 """Exact integer sums of scores, on the plain path: one model row for each (set, row, donor).
 
-For private releases only. What one record can move must be bounded, so a row's score may depend on
-nothing but that row. Elsewhere equal hybrids are asked once, and what else is in the data decides
-at which place of a batch a hybrid stands; there a model may round its last bit in another way. Here
-the place of every hybrid follows from the sizes alone: nothing is left out, shared or sorted.
+This is for private releases only. What one record can move must be bounded, so a row's score may
+depend on nothing but that row. Elsewhere equal hybrids are asked once, and what else is in the data
+decides at which place of a batch a hybrid is; there a model may round its last bit in another way.
+Here the place of every hybrid follows from the sizes alone: nothing is left out, shared or sorted.
 
 Letters: N instances, D data rows, B donors, G groups, C sets, K scores, P players.
 """
@@ -27,7 +27,7 @@ ToInts = Callable[[np.ndarray], np.ndarray]
 
 
 def refuse_too_many(asked: int, donors: int, sets: int) -> None:
-    """Raise EnumerationLimitError where the plain path would take hours."""
+    """Raises EnumerationLimitError if the plain path would take hours."""
     rows = asked * donors * sets
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
@@ -94,8 +94,8 @@ def over_donors(weights: np.ndarray, scores: np.ndarray, wide: bool) -> np.ndarr
 def weighted_sum(weights: np.ndarray, part: np.ndarray, small: bool) -> np.ndarray:
     """sum over n of weights int64 [n] times part [n, C, K], int64 or Python integers, exactly.
 
-    Not small: low and high bits apart, so that each product of sums stays below 2^63; weights below
-    2^31 in all, parts below 2^57.
+    If they are not `small`, low and high bits are summed apart, so that each product of sums stays
+    below 2^63; weights below 2^31 in all, parts below 2^57.
     """
     if part.dtype == object:
         return np.tensordot(weights.astype(object), part, axes=1)

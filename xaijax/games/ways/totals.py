@@ -27,7 +27,7 @@ class Stretch:
 
     backend: Backend
     here: np.ndarray  # int [n], which instances of the game
-    differs: np.ndarray | None  # bool [n, B, P]; None where no way looks at donors one by one
+    differs: np.ndarray | None  # bool [n, B, P]; None if no way looks at donors one by one
 
     def __len__(self) -> int:
         return len(self.here)
@@ -41,7 +41,7 @@ class OfPlayers:
     order = 1
 
     def __call__(self, k: int) -> semivalues.Weights:
-        """Those of k players, the others being null."""
+        """Weights for k players, the others being null."""
         return [induced_weights(self.p, k)] if k else []
 
 
@@ -53,7 +53,7 @@ class OfSets:
     order: int
 
     def __call__(self, k: int) -> semivalues.Weights:
-        """Those of k players, the others being null."""
+        """Weights for k players, the others being null."""
         return derivative_weights(self.index, self.order, k)
 
 
@@ -68,7 +68,7 @@ class Weights:
 
     @classmethod
     def semivalue(cls, p: np.ndarray) -> Weights:
-        """Of single players, with weights p [P]."""
+        """Weights of single players, p [P]."""
         return cls(OfPlayers(tuple(p.tolist())))
 
     def _count(self, k: int) -> int:
@@ -76,7 +76,7 @@ class Weights:
         return semivalues.count(k, self.order)
 
     def places(self, players: np.ndarray, P: int) -> np.ndarray:
-        """Where the sets of some players [.., k] stand among those of all P; int [.., M]."""
+        """Places of the sets of some players [.., k] among those of all P; int [.., M]."""
         return players if self.order == 1 else semivalues.places(players, P, self.order)
 
     def _corners(self, k: int, rows: int) -> np.ndarray:
@@ -106,7 +106,7 @@ class Totals:
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
         self.summed = np.zeros(N)  # corners in the largest sum that a loop took in its own dtype
-        # A random model answers x anew beside each donor: then f(x) is the mean of its answers.
+        # A random model answers x anew for each donor: f(x) is then the mean of its answers.
         self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random
         # Scores with nothing kept, of each instance or, where they are the same, of all; they are
@@ -126,12 +126,12 @@ class Totals:
         return Totals(n, self._P, self.phi.shape[2], self._weights, self._w, self._random)
 
     def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
-        """Put the instances `which` bool [m] of `of` in the places `rows` int [n]."""
+        """Puts the instances `which` bool [m] of `of` in the places `rows` int [n]."""
         for name in ("phi", "empty", "full", "span", "summed"):
             getattr(self, name)[rows] = getattr(of, name)[which]
 
     def add(self, rows: np.ndarray, of: Totals) -> None:
-        """Add the rows of `of` with the weights rows [G, n], and widen the span."""
+        """Adds the rows of `of` with the weights rows [G, n], and widens the span."""
         self.phi += np.tensordot(rows, of.phi, axes=1)
         self.empty += rows @ of.empty
         self.full += rows @ of.full
@@ -145,18 +145,18 @@ class Totals:
         return one
 
     def keep_donors(self, shared: bool) -> None:
-        """From now on keep the scores with nothing kept; shared: they are the same for all."""
+        """Keeps the scores with nothing kept from now on; shared: they are the same for all."""
         N, K = self.empty.shape
         self._of_donors = np.zeros((1 if shared else N, len(self._w), K))
         self._met = np.zeros(len(self._w), bool)
 
     def add_donors(self) -> None:
-        """Add up what was kept."""
+        """Adds up what was kept."""
         if self._of_donors is not None:
             self.empty += (self._w[:, None] * self._of_donors).sum(axis=1)
 
     def clear(self) -> None:
-        """Back to zero, in place."""
+        """Sets all sums back to zero, in place."""
         for sums in (self.phi, self.empty, self.full, self.span, self.summed):
             sums[...] = 0
 
@@ -172,7 +172,7 @@ class Totals:
             _add_rows(self.phi, instance, self._places(pairs, slice(lo, hi), k), weighted)
 
     def _places(self, pairs: Pairs, own: slice | np.ndarray, k: int) -> np.ndarray:
-        """Where the sets of the players that differ stand; int [pairs, M]."""
+        """Places of the sets of the players that differ; int [pairs, M]."""
         players = np.nonzero(pairs.differs[own])[1].reshape(-1, k)
         return self._weights.places(players, self._P)
 

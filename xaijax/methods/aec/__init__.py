@@ -2,7 +2,7 @@
 
 Reading order:
 
-    aec          `AEC`: the estimator, in scikit-learn's manner
+    aec          `AEC`: the estimator, with scikit-learn's interface
     bootstrap    effects on resampled rows: standard errors and shares of ranks
     logistic     a logistic slope per column, by Newton steps or to scikit-learn's stopping point
     learner      other learners for the slope of y on one column

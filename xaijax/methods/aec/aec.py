@@ -1,7 +1,8 @@
 """`AEC`: additive effects of collinearity.
 
 AEC ranks the columns of a table for a target. The effect of a column is its slope on the target
-times a sum of slopes among the columns, so that the ranking depends on how columns are correlated.
+times a sum of slopes among the columns. The ranking therefore depends on how columns are
+correlated.
 
 Letters: M rows, F features, K classes, S bootstrap replicates.
 """
@@ -53,19 +54,19 @@ MOST_DECIMALS = 300  # NumPy's rounding multiplies by 10^decimals, below the lar
 
 @public_class
 class AEC(BaseEstimator):
-    """Rank the columns of a table for a target by their additive effects of collinearity (AEC).
+    """Ranks the columns of a table for a target by their additive effects of collinearity (AEC).
 
-    AEC is a scikit-learn estimator. It explains no model: it fits simple regressions to the data.
-    The effect of column j is
+    AEC is a scikit-learn estimator. It does not explain a model: it fits simple regressions to the
+    data. The effect of column j is
 
         effect_j = b_j * sum_{i != j} sum_{z != i} B[z, i].
 
-    B[z, i] is the slope of the regression of column z on column i alone, and b_j that of y on
-    column j alone. B is fitted by least squares, and so is b in a regression. In a classification
-    b is logistic, one class against the rest. The case z = j is among the terms. Columns are ranked
-    by |effect|.
+    B[z, i] is the slope of the regression of column z on column i alone, and b_j is the slope of y
+    on column j alone. B is fitted by least squares, and so is b in a regression. In a
+    classification b is logistic, one class against the rest. The case z = j is included. Columns
+    are ranked by |effect|.
 
-    An effect is no share of an answer. Its sign is the sign of b_j times that of the sum of the
+    An effect is not a share of an answer. Its sign is the sign of b_j times that of the sum of the
     other columns' slopes, not the direction in which y moves. If the columns are uncorrelated,
     every effect is 0, whatever y is. With standardize=False, as in the paper, slopes in mixed units
     are added. Multiplying one column by 10 then changes the ranking, and columns of small spread
@@ -73,47 +74,49 @@ class AEC(BaseEstimator):
 
     Args:
         task: "regression", "classification" or "auto". "auto" is a classification if y is bool,
-            text, categorical or has exactly two distinct values, else a regression. A y with a
-            single value is refused; say task="regression".
+            text, categorical or has exactly two distinct values, and a regression otherwise. A y
+            with a single value raises an error; say task="regression".
         standardize: bool. True: the columns are divided by their standard deviations first. B is
             then their correlation matrix, and the ranking does not depend on units.
         decimals: int or None. Digits to which B, b and the effects are rounded; the author's code
-            has 4. None: no rounding.
-        solver: of the logistic fits. Both solvers have the loss of `LogisticRegression()`: L2,
-            C = 1, the intercept free. "sklearn": that class's own stopping point, as in the paper.
+            uses 4. None: no rounding.
+        solver: solver of the logistic fits. Both minimise the loss of `LogisticRegression()`: L2, C
+            = 1, with a free intercept. "sklearn": that class's own stopping point, as in the paper.
             It may be far from the minimum, even with the wrong sign, if a column's mean is many
             standard deviations from 0 or its standard deviation is small. One warning names such
             columns and both slopes. "newton": the minimum.
-        learner: None, or what gives b_j instead: a scikit-learn estimator with a slope (`coef_`),
-            or a function (x [M], y [M]) -> slope, called with the weights as a third argument if
-            rows have weights (always under `bootstrap`). In a classification y is 0 or 1.
-        bootstrap: int of at least 2, or None. How often the M rows are drawn anew, with
-            replacement, for standard errors and ranks. Logistic slopes of these replicates are at
-            the minimum, also with solver="sklearn". With sample_weight each replicate draws M of
+        learner: None, or the source of b_j instead: a scikit-learn estimator with a slope
+            (`coef_`), or a function (x [M], y [M]) -> slope, called with the weights as a third
+            argument if rows have weights (always under `bootstrap`). In a classification y is 0 or
+            1.
+        bootstrap: int of at least 2, or None. The number of times that the M rows are drawn anew,
+            with replacement, for standard errors and ranks. Logistic slopes of these replicates are
+            at the minimum, also with solver="sklearn". With sample_weight each replicate draws M of
             the M rows of positive weight, all equally likely, and a drawn row counts with its
-            weight. So a row of weight 2 has the effect of two rows, but is drawn as one.
-        seed: int, of `bootstrap`. The same seed draws the same rows, however the data are cut into
+            weight. A row of weight 2 thus has the effect of two rows, but is drawn as one.
+        seed: int, for `bootstrap`. The same seed draws the same rows, however the data are cut into
             chunks.
 
     Attributes:
-        effects_: float64 [F], or [K, F] with K > 2 classes. The unit is that of y (of log-odds in
-            a classification) times units of columns over units of columns, added.
-        ranking_: column indices [F] or [K, F], the largest |effect| first, ties in column order.
-        slopes_: B, float64 [F, F], 1 on the diagonal; 0 for constant columns.
+        effects_: float64 [F], or [K, F] with K > 2 classes. The unit is that of y (log-odds in a
+            classification) times ratios of the columns' units, added up.
+        ranking_: column indices [F] or [K, F], the largest |effect| first, with ties in column
+            order.
+        slopes_: B, float64 [F, F], with 1 on the diagonal; 0 for constant columns.
         target_slopes_: b, float64 [F] or [K, F]; 0 for constant columns.
-        correlation_: float64 [F, F], of the columns; 0 for constant ones.
-        std_errors_: like effects_, the standard deviation over replicates; None without bootstrap.
+        correlation_: float64 [F, F], correlations of the columns; 0 for constant columns.
+        std_errors_: like effects_; the standard deviation over replicates; None without bootstrap.
         rank_probabilities_: float64 [F, F] or [K, F, F]: the share of replicates in which a column
             (first axis of the two) has a rank (second axis, 0 the top); None without bootstrap.
-        classes_: [K], ascending; None in a regression. With two classes b is that of the second.
+        classes_: [K], ascending; None in a regression. With two classes b belongs to the second.
         n_features_in_: F.
-        feature_names_in_: [F], only there if X is a frame whose column names are all text.
+        feature_names_in_: [F], set only if X is a frame whose column names are all text.
         n_iter_: passes of the Newton solver over all rows, 0 if none was needed.
         explanation_: the result as an `Explanation`, for plots, tables and the report.
 
     Raises:
-        InputError, InputTypeError: by `fit` and `fit_chunks`; the constructor accepts anything, as
-            scikit-learn wants it.
+        InputError, InputTypeError: raised by `fit` and `fit_chunks`; the constructor accepts
+            anything, as scikit-learn requires.
 
     Example:
         >>> import numpy as np
@@ -155,7 +158,7 @@ class AEC(BaseEstimator):
         y: typing.ArrayLike,
         sample_weight: typing.ArrayLike | None = None,
     ) -> AEC:
-        """Compute the effects of the columns of X on y.
+        """Computes the effects of the columns of X on y.
 
         Args:
             X: numbers [M, F]: an array, or a pandas or polars frame.
@@ -167,9 +170,9 @@ class AEC(BaseEstimator):
             self.
 
         Raises:
-            InputError: before any fit: NaN, infinity, duplicate names, y of another length, a
-                single class and the like. InputTypeError: types that are not accepted.
-            MemoryPlanError: more replicates than fit in memory.
+            InputError: raised before any fit for NaN, infinity, duplicate names, y of another
+                length, a single class and the like. InputTypeError: a type is not accepted.
+            MemoryPlanError: there are more replicates than fit into memory.
             ModelOutputError: `learner` gave no finite slope.
         """
         started = time.perf_counter()
@@ -183,24 +186,25 @@ class AEC(BaseEstimator):
     def fit_chunks(
         self, chunks: Iterable[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
     ) -> AEC:
-        """Compute the effects from rows that come in chunks, for tables larger than memory.
+        """Computes the effects from rows that come in chunks, for tables larger than memory.
 
-        The result is that of `fit` on all rows at once, up to rounding. A regression takes one pass
-        over the rows. A classification takes one and about seven more, or fewer if the fit of the
-        first rows is a good start. Bootstrap takes some more.
+        The result equals that of `fit` on all rows at once, up to rounding. A regression takes one
+        pass over the rows. A classification takes about eight, or fewer if the fit of the first
+        rows is a good start. Bootstrap takes some more.
 
         Args:
-            chunks: gives tuples (X, y) or (X, y, sample_weight), with X [R, F] always an array or
-                always a frame, of the same columns each time. It must be iterable several times: a
-                list, an object whose `__iter__` starts anew, or a function that returns a new
-                iterator.
+            chunks: iterable of tuples (X, y) or (X, y, sample_weight), with X [R, F] always an
+                array or always a frame, of the same columns each time. It must be iterable several
+                times: a list, an object whose `__iter__` starts anew, or a function that returns a
+                new iterator.
 
         Returns:
             self.
 
         Raises:
-            InputError: as `fit`; solver="sklearn" in a classification, or `learner`, which both
-                need all rows at once. InputTypeError: an iterator that can be read only once.
+            InputError: as for `fit`; solver="sklearn" is used in a classification, or `learner`,
+                which both need all rows at once. InputTypeError: `chunks` is an iterator that can
+                be read only once.
         """
         started = time.perf_counter()
         self._check()
@@ -221,13 +225,13 @@ class AEC(BaseEstimator):
         return tags
 
     def _keep_names(self, names: tuple[str, ...] | None) -> None:
-        """Names of an earlier fit go, as scikit-learn has it."""
+        """Keeps the names, and drops those of an earlier fit, as scikit-learn does."""
         vars(self).pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def _check(self) -> None:
-        """Parameters are looked at here, not in the constructor, as scikit-learn wants it."""
+        """Checks the parameters here, not in the constructor, as scikit-learn requires."""
         checks.one_of(self.task, "task", TASKS)
         checks.one_of(self.solver, "solver", SOLVERS)
         given = self.standardize
@@ -249,8 +253,7 @@ class AEC(BaseEstimator):
             return
         if self.solver != "sklearn":
             raise InputError(
-                f"solver={self.solver!r} has no part where learner= gives the slopes; leave one "
-                "out."
+                f"solver={self.solver!r} is not used if learner= gives the slopes; leave one out."
             )
         learner_of(self.learner, weighted or self.bootstrap is not None)
 
@@ -267,7 +270,7 @@ class AEC(BaseEstimator):
         tell(found, self.standardize)
         target, logistic = self._target_slopes(rows, found)
         self._first = found.first
-        with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             slopes = feature_slopes(found.products, found.constant, self.standardize)
             if self.decimals is not None:
                 slopes, target = np.round(slopes, self.decimals), np.round(target, self.decimals)
@@ -306,7 +309,7 @@ class AEC(BaseEstimator):
         )
 
     def _settings(self, labelled: bool) -> dict[str, Any]:
-        """What the provenance tells of the parameters."""
+        """The parameters as recorded in the provenance."""
         return {
             "task": "classification" if labelled else "regression",
             "standardize": bool(self.standardize),
@@ -318,7 +321,7 @@ class AEC(BaseEstimator):
         }
 
     def _target_slopes(self, rows: Rows, found: FirstPass) -> tuple[np.ndarray, LogisticFit | None]:
-        """b [K, F], or [1, F] of a regression or of two classes."""
+        """b [K, F], or [1, F] for a regression or two classes."""
         F = found.F
         if self.learner is not None:
             assert isinstance(rows, InMemoryRows)
@@ -336,7 +339,7 @@ class AEC(BaseEstimator):
     def _replicates(
         self, rows: Rows, found: FirstPass, logistic: LogisticFit | None
     ) -> np.ndarray | None:
-        """Effects of the replicates [S, K, F], None without bootstrap; tells of lost ones."""
+        """Effects of the replicates [S, K, F], None without bootstrap; warns of lost ones."""
         if self.bootstrap is None:
             return None
         learner = None if self.learner is None else learner_of(self.learner, True)
@@ -359,12 +362,12 @@ class AEC(BaseEstimator):
         return replicates
 
     def _remaining(self, X: Any, y: Any) -> RemainingEffects:
-        """The effects on any columns that remain, without a further fit; see `RemainingEffects`."""
+        """The effects of any remaining columns, without a further fit; see `RemainingEffects`."""
         plain: Any = clone(self)
         plain.set_params(bootstrap=None).fit(X, y)
         if plain.effects_.ndim > 1:
             raise InputError(
-                f"y has {len(plain.effects_)} classes, and each has a list of its own. Pass one of "
+                f"y has {len(plain.effects_)} classes, and each has its own list. Pass one of "
                 "them, y == label."
             )
         return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals, plain._first)
@@ -388,7 +391,9 @@ def explanation(
     settings: dict[str, Any],
     stats: dict[str, Any],
 ) -> Explanation:
-    """One instance, the data set: values [1, F], or [1, F, K] with more than two classes."""
+    """The explanation of one instance, the data set: values [1, F], or [1, F, K] for K > 2
+    classes.
+    """
     classes = found.target.classes
     several = len(effects) > 1
 

@@ -1,7 +1,7 @@
 """AEC on resampled rows: the effects of every bootstrap replicate.
 
 No row is copied: the moments of all replicates are one product of weights [S, R] with the products
-of columns [Q, R], a piece of rows at a time, and the logistic fits go on from the full fit.
+of columns [Q, R], one piece of rows at a time, and the logistic fits start from the full fit.
 
 Letters: S replicates, M rows, R rows in a piece, F features, D = F columns (F + 1 with the
 target), Q = (D + 1)(D + 2) / 2 products of columns, K' classes fitted against the rest, G of them
@@ -29,15 +29,15 @@ from xaijax_kernels.collinearity.newton import newton, replicate_sums
 from xaijax_kernels.engine.memory import available_host_memory
 
 HELD = 1 << 24  # float64 numbers that a batch of replicates may hold: 128 MiB
-# Columns from which on the products of pairs are too many to hold, and each replicate is a product
-# of its own: twice the multiplications, half of them for the same numbers.
+# From this number of columns on, the products of pairs are too many to hold, and each replicate is
+# a separate product: twice the multiplications, half of them for the same numbers.
 WIDE = 64
 SLICE = 2048  # rows whose products of columns are held at a time
 
 
 @dataclass(frozen=True)
 class BootstrapPlan:
-    """What is computed of each replicate."""
+    """The computations for each replicate, and their data."""
 
     draws: Draws
     found: FirstPass
@@ -54,15 +54,15 @@ class ReplicateMoments:
     products: np.ndarray  # [S, D, D], sums of products of deviations
     mean: np.ndarray  # [S, D]
     spread: np.ndarray  # [S, F], 1 for constant columns
-    constant: np.ndarray  # bool [S, F], also of columns that are constant in the replicate only
+    constant: np.ndarray  # bool [S, F], also columns that are constant in the replicate only
     absent: np.ndarray  # bool [S, K'], whether the class, or all others, have no row
 
 
 def refuse_many(found: FirstPass, count: int) -> None:
-    """Raise MemoryPlanError where the effects of all replicates cannot be held."""
+    """Raises MemoryPlanError if the effects of all replicates do not fit into memory."""
     held = (
         48 * count * max(1, len(found.target.positives)) * found.F
-    )  # of effects, and of what is sorted to ranks
+    )  # for effects, and for what is sorted to ranks
     memory = usable(available_host_memory())
     if held > memory:
         raise MemoryPlanError(
@@ -73,24 +73,24 @@ def refuse_many(found: FirstPass, count: int) -> None:
 
 
 def tell_many(plan: BootstrapPlan, count: int) -> None:
-    """Warn of replicates that take more than about a minute, before they are drawn.
+    """Warns of replicates that take more than about a minute, before they are drawn.
 
-    One takes about 100 microseconds and 20 nanoseconds a number, eight times that where it is
-    fitted step by step; a core does 25e9 operations a second.
+    One replicate takes about 100 microseconds plus 20 nanoseconds per number, eight times that if
+    it is fitted step by step; a core does 25e9 operations per second.
     """
     each = 2.5e6 + 500.0 * plan.draws.count * plan.found.F
     fitted = plan.logistic is not None or plan.learner is not None
     if count * each * (8 if fitted else 1) > MINUTE_OF_A_CORE:
         tell(
-            f"bootstrap={count:,} replicates of {plan.draws.count:,} rows are coming",
+            f"bootstrap={count:,} replicates of {plan.draws.count:,} rows will run",
             "a smaller bootstrap=; some hundred give a standard error to a few percent",
         )
 
 
 def replicate_effects(plan: BootstrapPlan, count: int) -> np.ndarray:
-    """Effects of all replicates, [count, K', F] ([count, 1, F] of a regression).
+    """Effects of all replicates, [count, K', F] ([count, 1, F] for a regression).
 
-    NaN for a replicate in which a class has no row.
+    A replicate in which a class has no row has NaN.
     """
     D = plan.found.F + 1
     size = max(1, min(count, HELD // ((D + 1) * (D + 2) // 2 + PIECE)))
@@ -99,7 +99,9 @@ def replicate_effects(plan: BootstrapPlan, count: int) -> np.ndarray:
 
 
 def errors(replicates: np.ndarray) -> np.ndarray:
-    """Standard errors [K', F]: the standard deviation over the replicates [S, K', F] that count."""
+    """Standard errors [K', F]: the standard deviation over the replicates [S, K', F] without
+    NaN.
+    """
     return np.nanstd(replicates, axis=0, ddof=1)
 
 
@@ -131,7 +133,7 @@ def _batch(plan: BootstrapPlan, replicates: np.ndarray) -> np.ndarray:
 def _target_slopes(
     plan: BootstrapPlan, replicates: np.ndarray, moments: ReplicateMoments
 ) -> np.ndarray:
-    """b [S, K', F]; standardised columns are so by each replicate's own mean and spread."""
+    """b [S, K', F]; columns are standardised by each replicate's own mean and spread."""
     found, F = plan.found, plan.found.F
     unit = moments.spread if plan.standardize else 1 / found.spread
     if plan.learner is not None:
@@ -185,10 +187,11 @@ def _moments(plan: BootstrapPlan, replicates: np.ndarray) -> ReplicateMoments:
     products = full[:, 1:, 1:] - mean[:, :, None] * full[:, 0, None, 1:]
     before = np.diagonal(full, axis1=1, axis2=2)[:, 1 : F + 1]
     own = np.diagonal(products, axis1=1, axis2=2)[:, :F]
-    # What is left of a column that is constant in a replicate is the rounding of its own square.
+    # A column that is constant in a replicate has only the rounding of its own square left.
     constant = found.constant | (own <= 64 * np.finfo(float).eps * before)
     spread = np.sqrt(np.where(constant, weight[:, None], own) / weight[:, None])
-    # Sums of positive weights: none is reached exactly, all up to the order of the additions.
+    # Sums of positive weights: a sum of none is exactly 0, a sum of all depends on the order of
+    # additions.
     absent = (positives <= 0) | (weight[:, None] - positives <= 1e-9 * weight[:, None])
     if not len(classes):
         absent = np.zeros((S, 1), bool)
@@ -196,7 +199,7 @@ def _moments(plan: BootstrapPlan, replicates: np.ndarray) -> ReplicateMoments:
 
 
 def _pairs(u: np.ndarray) -> np.ndarray:
-    """The product of every row of u [D + 1, R] with itself and the later ones, [Q, R]."""
+    """Products of every row of u [D + 1, R] with itself and the later rows, [Q, R]."""
     out = np.empty((len(u) * (len(u) + 1) // 2, u.shape[1]))
     first = 0
     for i in range(len(u)):
@@ -206,7 +209,7 @@ def _pairs(u: np.ndarray) -> np.ndarray:
     return out
 
 
-FEW = 128  # distinct values up to which counting them costs less than Newton passes over the rows
+FEW = 128  # distinct values up to which counting them is cheaper than Newton passes over the rows
 # A Newton step of this size leaves an error of about its square, far below any standard error.
 CLOSE = 1e-4
 
@@ -220,10 +223,10 @@ def replicate_slopes(
     found: FirstPass,
     full: LogisticFit,
     replicates: np.ndarray,  # [S]
-    spreads: np.ndarray | None,  # [S, F], by which the replicates' columns are standardised
+    spreads: np.ndarray | None,  # [S, F], to standardise the replicates' columns
     absent: np.ndarray,  # bool [S, K'], replicates without one of the two sides: not fitted
 ) -> np.ndarray:
-    """Slopes of (x - mean) / spread, the full sample's, [S, K', F]."""
+    """Slopes of (x - mean) / spread, with the full sample's mean and spread, [S, K', F]."""
     S, K = len(replicates), len(found.target.positives)
     penalty = np.broadcast_to(penalties(found, spreads is not None), (S, found.F))
     if spreads is not None:
@@ -266,7 +269,7 @@ def _counted(
     seen = 0
     for block, times in draws.pieces(replicates):
         rows = np.arange(len(block.y))
-        # Times drawn are small whole numbers, whose sums float32 holds exactly.
+        # The counts are small whole numbers, whose sums float32 holds exactly.
         dtype = np.float64 if block.weights is not None else np.float32
         at = np.zeros((len(rows), 1 + len(classes), width), dtype)
         for g, one in enumerate(tables):
@@ -314,13 +317,17 @@ class Draws:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each piece; all but the last the same, and a whole number of them in a block."""
+        """Number of rows of each piece; all but the last are equal, and a block holds whole
+        pieces.
+        """
         piece = min(PIECE, block_rows(len(self.rows.names)))
         left = self.count % piece
         return np.array([piece] * (self.count // piece) + [left] * (left > 0))
 
     def pieces(self, replicates: np.ndarray) -> Iterator[tuple[RowBlock, np.ndarray]]:
-        """Each piece of rows with its weights in the replicates, float64 [S, R]; one pass."""
+        """Yields each piece of rows with its weights in the replicates, float64 [S, R]; one
+        pass.
+        """
         sizes, at = self.sizes, 0
         draws = [self._draws(int(r)) for r in replicates]
         for block in self.rows.blocks():
@@ -335,7 +342,7 @@ class Draws:
                 at += 1
 
     def of_rows(self, replicate: int) -> np.ndarray:
-        """How often each row is drawn in one replicate, float64 [M]."""
+        """Number of times that each row is drawn in one replicate, float64 [M]."""
         draws = self._draws(replicate)
         parts = [
             self._times(replicate, at, int(size), int(draws[at]))
@@ -344,12 +351,12 @@ class Draws:
         return np.concatenate(parts).astype(np.float64)
 
     def _draws(self, replicate: int) -> np.ndarray:
-        """How many of the M draws fall into each piece."""
+        """Number of the M draws that fall into each piece."""
         stream = np.random.Philox(key=self.seed, counter=[0, 0, replicate, 1])
         return np.random.Generator(stream).multinomial(self.count, self.sizes / self.count)
 
     def _times(self, replicate: int, piece: int, rows: int, draws: int) -> np.ndarray:
-        """How often each row of a piece is drawn, [R]."""
+        """Number of times that each row of a piece is drawn, [R]."""
         stream = np.random.Philox(key=self.seed, counter=[0, piece, replicate, 0])
         places = np.random.Generator(stream).integers(0, rows, draws, dtype=np.int32)
         return np.bincount(places, minlength=rows)

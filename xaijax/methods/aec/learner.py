@@ -22,14 +22,14 @@ Learner = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], float]
 
 
 def learner_of(learner: Any, weighted: bool) -> Learner:
-    """Read `learner=` as a function (x [M], y [M], weights [M] or None) -> slope.
+    """Reads `learner=` as a function (x [M], y [M], weights [M] or None) -> slope.
 
-    weighted: rows have weights, or will have in a bootstrap: a function is then called with a third
-    argument each time.
+    weighted: rows have weights, or will have them in a bootstrap; a function is then always called
+        with a third argument.
 
     Raises:
-        InputTypeError: neither an estimator nor a callable, or one that takes no weights where
-            weights are needed.
+        InputTypeError: the learner is neither an estimator nor a callable, or takes no weights
+            although weights are needed.
     """
     remedy = "Leave sample_weight and bootstrap out, or take a learner that accepts weights."
     if hasattr(learner, "fit") and not isinstance(learner, type):
@@ -46,7 +46,7 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
             f"learner {learner!r} takes (x, y), but rows have weights here: (x, y, sample_weight) "
             f"is needed. {remedy}"
         )
-    if weighted:  # always by three arguments, whichever row has which weight
+    if weighted:  # always with three arguments, whatever the weights are
         return lambda x, y, weights: _checked(
             learner(x, y, np.ones(len(x)) if weights is None else weights), learner
         )
@@ -60,9 +60,9 @@ def fit(
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     times: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Slopes [K', F], or [1, F] of a regression; 0 for constant columns, equal for equal ones.
+    """Slopes [K', F], or [1, F] for a regression; 0 for constant columns, equal for equal ones.
 
-    scales: means and spreads [F] by which the columns are standardised.
+    scales: means and spreads [F] that standardise the columns.
     times: [M], how often each row is taken, for a bootstrap replicate.
     """
     table = table.by_column()
@@ -112,6 +112,6 @@ def _takes_three(function: Any) -> bool:
         inspect.signature(function).bind(None, None, None)
     except TypeError:
         return False
-    except ValueError:  # of a function written in C nothing is known
+    except ValueError:  # nothing is known of a function written in C
         return True
     return True

@@ -1,7 +1,7 @@
 """The univariate logistic slopes of AEC, by Newton steps or by scikit-learn's own stopping point.
 
-The fit of y on one column minimises the logistic loss plus b^2 / 2, the intercept a free:
-scikit-learn's `LogisticRegression()`, L2 with C = 1.
+The fit of y on one column minimises the logistic loss plus b^2 / 2, with a free intercept a. This
+is scikit-learn's `LogisticRegression()`, L2 with C = 1.
 
 Letters: F features, M rows, R rows in a block, K' classes fitted against the rest, G columns with
 tables of distinct values, or distinct values with their weights, D distinct values.
@@ -25,7 +25,7 @@ from xaijax.methods.aec.survey import FirstPass
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
 
-HELD = 12  # arrays of all rows, of one column that is fitted
+HELD = 12  # arrays of all rows, for one fitted column
 SAMPLE = 2 * TILE  # rows of the fit that the passes over all rows start from
 
 _sums = jax.jit(logistic_sums)
@@ -33,16 +33,16 @@ _sums = jax.jit(logistic_sums)
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """Every feature against every class."""
+    """The logistic fits of every feature against every class."""
 
     slopes: np.ndarray  # float64 [K', F], per unit of the column (of its spread if standardised)
     theta: np.ndarray  # float64 [K', F, 2], intercept and slope of (x - mean) / spread; the minimum
-    passes: int  # over the rows, the most of all classes; 0: only over tables
-    tables: list[ValueTable | None]  # [F], of the columns that are fitted
+    passes: int  # passes over the rows, the most of all classes; 0: only over tables
+    tables: list[ValueTable | None]  # [F], of the fitted columns
 
 
 def penalties(found: FirstPass, standardize: bool) -> np.ndarray:
-    """What b^2 / 2 is worth in units of the standardised slope beta = b * spread: 1 / spread^2."""
+    """The weight of b^2 / 2 in units of the standardised slope beta = b * spread: 1 / spread^2."""
     return np.ones(found.F) if standardize else (1 / found.spread) ** 2
 
 
@@ -70,7 +70,7 @@ def device_blocks(
 ) -> Callable[[], Iterator[tuple[Any, Any, Any]]]:
     """A function that starts a pass: x [G, R], total [R] and positive [R] on the device.
 
-    R is padded with rows of weight 0. Blocks of rows in memory are put there once.
+    R is padded with rows of weight 0. Blocks of rows in memory are moved there once.
     """
 
     def placed() -> Iterator[tuple[Any, Any, Any]]:
@@ -137,9 +137,9 @@ def over(
 def _from_sample(
     rows: Rows, found: FirstPass, features: np.ndarray, k: int, penalty: np.ndarray
 ) -> np.ndarray:
-    """Where the passes over all rows start: the fit of some rows, whose passes cost little.
+    """Starting point of the passes over all rows: the fit of some rows, whose passes cost little.
 
-    Zero where the sample is as large as the whole, or lacks a class.
+    It is zero if the sample is not much smaller than the whole, or lacks a class.
     """
     start = np.zeros((len(features), 2))
     if found.moments.rows < 4 * SAMPLE:
@@ -177,9 +177,10 @@ def _padded(
 def _by_sklearn(
     table: InMemoryRows, found: FirstPass, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
-    """One fit a column, on its distinct values where these are few, that stops as scikit-learn's.
+    """One fit per column, on its distinct values if these are few, that stops where scikit-learn's
+    does.
 
-    The slopes are those of that point, `theta` is the minimum: bootstrap goes on from there.
+    The slopes are those of that point; `theta` is the minimum, from which bootstrap continues.
     """
     positives, penalty = found.target.positives, penalties(found, standardize)
     theta = np.zeros((len(positives), found.F, 2))
@@ -188,7 +189,9 @@ def _by_sklearn(
     codes = found.target.encode(table.y)
 
     def fitted(j: int) -> list[tuple[float, np.ndarray, bool, bool]]:
-        """Of each class: the slope, the minimum, whether that is far, whether the fit converged."""
+        """Returns for each class the slope, the minimum, whether that is far, and whether the fit
+        converged.
+        """
         out = []
         for at, k in enumerate(positives):
             x, y, weights = _cases(table, tables[j], j, at, codes == k)
@@ -205,7 +208,7 @@ def _by_sklearn(
     columns = [int(j) for j in np.flatnonzero(found.fitted)]
     memory = usable(available_host_memory())
     threads = max(1, min(cores(), memory // (HELD * 8 * len(table.y))))
-    with one_thread_of_blas():  # the columns go beside each other
+    with one_thread_of_blas():  # the columns are fitted in parallel
         for j, of_classes in zip(columns, in_order(fitted, columns, threads), strict=True):
             for at, (b, reached, distant, converged) in enumerate(of_classes):
                 slopes[at, j], theta[at, j] = b, reached
@@ -234,7 +237,7 @@ def _cases(
 
 
 def _named(found: FirstPass, j: int, k: int) -> str:
-    """Column j, with the class k where each of several has a fit."""
+    """Column j, with the class k if each of several classes has a fit."""
     classes = found.target.classes
     if classes is None or len(classes) == 2:
         return repr(found.names[j])
@@ -248,12 +251,12 @@ def _tell(stuck: np.ndarray, found: FirstPass, what: str) -> None:
 
 
 # The same loss is given to the same optimiser, SciPy's L-BFGS-B, from the same start and with the
-# options that scikit-learn (1.5 and later) gives it, so that it stops where `fit` does. Left out
-# is what `fit` does around it: it checks the rows and looks for the classes, once for each column,
-# which takes longer than the few steps of a fit (1 to 6 of the bench's 16 columns, 7 to 17 of the
-# diabetes table's). Letters: R rows, or distinct values with their weights.
+# options that scikit-learn (1.5 and later) gives it, so it stops where `fit` does. The rest of
+# `fit` is left out: it checks the rows and looks for the classes once for each column, which takes
+# longer than the few steps of a fit (1 to 6 of the bench's 16 columns, 7 to 17 of the diabetes
+# table's). Letters: R rows, or distinct values with their weights.
 
-LARGEST = 700.0  # whose exponential is a float64
+LARGEST = 700.0  # its exponential is a float64
 LBFGS_TILE = 1 << 13  # rows whose numbers stay in the cache
 OPTIONS = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(np.float64).eps}
 
@@ -263,7 +266,7 @@ def stopping_point(
     y: np.ndarray,  # [R], 0 or 1
     weights: np.ndarray | None,  # [R]; None: all 1
 ) -> tuple[float, float, bool]:
-    """Intercept and slope where it stops, and whether it converged.
+    """Intercept and slope where the solver stops, and whether it converged.
 
     The loss is (sum w log(1 + exp(eta)) - w y eta) / sum w + b^2 / (2 sum w) with eta = a + b x:
     the mean of the logistic loss, and the L2 penalty of C = 1.
@@ -277,36 +280,36 @@ def stopping_point(
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         b, a = theta
-        sums = np.array([b * b / 2, b, 0.0])  # of the loss, and of its slopes by b and by a
+        sums = np.array([b * b / 2, b, 0.0])  # loss, and its derivatives by b, a
         for s, sx, *weighted in parts:
             m = a * s + b * sx
             low = np.minimum(m, LARGEST)
             e = np.exp(low)
             above = 1.0 + e
-            # What a small e loses beside 1 is at most 2^-53 of a mean loss in which the optimiser
-            # looks for 64 times 2^-52. Above `LARGEST`, log(1 + exp(m)) is m and the slope is 1.
+            # A small e added to 1 loses at most 2^-53 of a mean loss in which the optimiser looks
+            # for 64 times 2^-52. Above `LARGEST`, log(1 + exp(m)) is m and the slope is 1.
             value, slope = np.log(above) + (m - low), e / above
             for w in weighted:
                 value, slope = w * value, w * slope
             sums += value.sum(), slope @ sx, slope @ s
         return sums[0] / total, sums[1:] / total
 
-    with np.errstate(under="ignore"):  # exp(m) of a step too long, whoever asks for errors
+    with np.errstate(under="ignore"):  # exp(m) of too long a step
         found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", options=OPTIONS)
     b, a = found.x
     return float(a), float(b), bool(found.success)
 
 
-# `LogisticRegression()` stops where no entry of the gradient of the mean loss is above 1e-4. For
-# one column of mean m and standard deviation s the Hessian of the mean loss is about v [[1, m],
-# [m, m^2 + s^2]], v = p (1 - p) with p the share of the class, so the standardised slope (slope
-# times s) may still be off by 1e-4 (1 + |m|) / (v s): little for most columns, everything where
-# the mean is large or the unit tiny. The line search gives up earlier still where the two entries
-# differ in size too much. Letters: R rows, or distinct values with their weights.
+# `LogisticRegression()` stops once no entry of the gradient of the mean loss is above 1e-4. For one
+# column of mean m and standard deviation s the Hessian of the mean loss is about v [[1, m], [m, m^2
+# + s^2]], v = p (1 - p) with p the share of the class, so the standardised slope (slope times s)
+# may still be off by 1e-4 (1 + |m|) / (v s): little for most columns, everything if the mean is
+# large or the unit is tiny. The line search gives up even earlier if the two entries differ too
+# much in size. Letters: R rows, or distinct values with their weights.
 
-# Of the slope at the minimum. In raw units of ordinary tables the solver ends within 3 %.
+# Share of the slope at the minimum. In raw units of ordinary tables the solver ends within 3 %.
 SHARE = 0.05
-# Of the standard error of a slope of 0: a slope this close to 0 has no digit, nor a sign, to lose.
+# Share of the standard error of a slope of 0: a slope this close to 0 has no digit or sign to lose.
 ERRORS = 0.5
 # A Newton step of this size leaves an error of about its square, far below both of these.
 CLOSE = 1e-2
@@ -327,17 +330,18 @@ def minimum(
     y: np.ndarray,  # [R], 0 or 1
     weights: np.ndarray | None,  # [R]; None: all 1
     start: tuple[float, float],  # intercept and slope where the solver stopped
-    penalty: float,  # of half the squared slope
+    penalty: float,  # weight of half the squared slope
 ) -> np.ndarray:
     """Intercept and slope [2] at the minimum, to about `CLOSE` squared.
 
-    The first Newton step is the check: one pass over the rows where it is small, as it mostly is.
-    In NumPy: a compiled kernel costs more than this where few rows are fitted, and shapes differ.
+    The first Newton step is the check: it takes one pass over the rows if it is small, as it mostly
+    is. NumPy is used because a compiled kernel costs more if few rows are fitted, and shapes
+    differ.
     """
     total = np.ones(len(z)) if weights is None else weights
 
     def sums(theta: np.ndarray) -> np.ndarray:
-        """Gradient and Hessian, [1, 5], as `xaijax_kernels.collinearity.newton.fit_sums`."""
+        """Gradient and Hessian, [1, 5], as in `xaijax_kernels.collinearity.newton.fit_sums`."""
         eta = theta[0, 0] + theta[0, 1] * z
         e = np.exp(-np.abs(eta))
         missed = total * (np.where(eta >= 0, 1.0, e) / (1 + e) - y)
@@ -351,11 +355,11 @@ def minimum(
 def is_far(stopped: float, reached: float, positive: float, weight: float, penalty: float) -> bool:
     """Whether a standardised slope is far from the one at the minimum, `reached`.
 
-    It is where the distance is above `SHARE` of the slope and above `ERRORS` standard errors of a
-    slope of 0. There the loss has the curvature J = weight p (1 - p), and J is the variance of its
-    gradient too; the penalty adds to the curvature only, so the error is sqrt(J) / (J + penalty).
-    That of the slope itself is no measure: it shrinks with the rows, and has no end where the
-    classes are separated.
+    It is far if the distance is above `SHARE` of the slope and above `ERRORS` standard errors of a
+    slope of 0. At slope 0 the loss has the curvature J = weight p (1 - p), and J is also the
+    variance of its gradient; the penalty adds to the curvature only, so the error is sqrt(J) / (J +
+    penalty). The standard error of the slope itself is no measure: it shrinks with the rows, and is
+    unbounded if the classes are separated.
 
     positive, weight: the weight of the class, and of all rows.
     """
@@ -365,7 +369,7 @@ def is_far(stopped: float, reached: float, positive: float, weight: float, penal
 
 
 def tell(far: list[Far]) -> None:
-    """One warning that names the columns and both slopes."""
+    """Gives one warning that names the columns and both slopes."""
     if not far:
         return
     named = [f"{one.fit} ({one.stopped:.3g}, {one.minimum:.3g})" for one in far[:NAMED]]
@@ -380,7 +384,7 @@ def tell(far: list[Far]) -> None:
 
 
 MOST = 4096  # distinct values in a table
-LOOKED_AT = 4096  # rows that tell whether a column that is not of whole numbers is worth sorting
+LOOKED_AT = 4096  # rows that decide whether a column of non-integers is worth sorting
 
 
 @dataclass(frozen=True)
@@ -399,9 +403,9 @@ def value_table(
     codes: np.ndarray,  # intp [M], places of the classes
     positives: tuple[int, ...],
 ) -> ValueTable | None:
-    """Column j as a table, or None where it has too many distinct values to gain by it.
+    """Column j as a table, or None if it has too many distinct values for a gain.
 
-    Sums of weights are exact where the weights are whole numbers, so the fit is that on the rows.
+    Sums of weights are exact if the weights are whole numbers, so the fit equals that on the rows.
     """
     column = table.column(j)
     found = _places(column)

@@ -31,10 +31,10 @@ class MovementSteps:
         removed: int [n - 1], the column at the top of each ranking. The next ranking is made
             without it.
         positions: int [n - 1, n], the position of each column in each ranking, 1 for the very top.
-            Removed columns are counted, so that a column that does not move keeps its position. 0
-            for a column that is removed already.
-        rates: float64 [n - 2], for each ranking but the first: the movement since the ranking
-            before, over the largest possible.
+            Removed columns are counted, so a column that does not move keeps its position. A column
+            that is already removed has 0.
+        rates: float64 [n - 2], for each ranking but the first: the movement since the previous
+            ranking, divided by the largest possible movement.
         feature_names: [n], the names of the columns.
 
     Example:
@@ -51,8 +51,8 @@ class MovementSteps:
                [3, 2, 0]])
     """
 
-    removed: np.ndarray  # [n - 1], the column at the top of each list; the next list is without it
-    positions: np.ndarray  # [n - 1, n], 1 for the top of all; 0 where a column is removed already
+    removed: np.ndarray  # [n - 1], the column at the top of each list; the next list omits it
+    positions: np.ndarray  # [n - 1, n], 1 for the very top; 0 if a column is already removed
     rates: np.ndarray  # [n - 2], movement from list k - 1 to list k over the largest possible
     feature_names: tuple[str, ...]  # [n]
 
@@ -69,7 +69,7 @@ def normalized_movement_rate(
 def normalized_movement_rate(
     ranker: Any, X: Rows, y: ArrayLike, return_steps: bool = False
 ) -> float | tuple[float, MovementSteps]:
-    """How much a ranking of columns changes as its top columns are removed: the NMR of a ranker.
+    """Computes how much a ranking of columns changes as its top columns are removed: the NMR.
 
     The columns are ranked and the top one is removed. The ranker is run anew on the columns that
     remain, and so on until one is left. The position of a column is its rank plus the number of
@@ -87,23 +87,23 @@ def normalized_movement_rate(
             times, each time with fewer columns. It may return an array [m]; a pandas Series, read
             by its labels, the columns of X; an `Explanation` or a shap.Explanation, whose |value|
             is averaged over the instances and summed over outputs; or what scikit-learn's
-            permutation_importance returns. An explainer of one fitted model is refused: fit inside,
-            `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`. Or an `xaijax.AEC`, fitted or not:
-            it is fitted once, since its slopes are of single columns and do not change when others
-            go.
+            permutation_importance returns. An explainer of one fitted model is not accepted: fit
+            inside, `lambda X, y: Explainer(as_model(fit(X, y)), X)(X)`. It may also be an
+            `xaijax.AEC`, fitted or not: it is fitted once, since its slopes belong to single
+            columns and do not change when others are removed.
         X: [M, n], an array or a frame, without NaN and infinity. The ranker gets columns of the
             same kind, in their order.
-        y: [M], handed to the ranker as it is.
+        y: [M], passed to the ranker unchanged.
         return_steps: bool. True: also return `MovementSteps`.
 
     Returns:
-        The NMR, from 0 (the order never changes) to 1 (it is reversed each time). NaN, with a
-        warning, for fewer than 3 columns, which have no rate. With return_steps the pair (NMR,
-        steps).
+        The NMR, from 0 (the order never changes) to 1 (it is reversed each time). It is NaN, with a
+        warning, for fewer than 3 columns, which have no rate. With return_steps the result is the
+        tuple (NMR, steps).
 
     Raises:
-        InputError, InputTypeError: arguments that are not accepted, before the ranker is called.
-        ModelOutputError: the ranker returned something else than one finite number a column.
+        InputError, InputTypeError: an argument is not accepted; raised before the ranker is called.
+        ModelOutputError: the ranker did not return one finite number per column.
 
     Example:
         >>> import numpy as np
@@ -139,7 +139,7 @@ def normalized_movement_rate(
 
 
 def _check_ranker(ranker: Any) -> None:
-    """Refuse what is no function, and explainers, which hold a model of all columns."""
+    """Raises for what is not a function, and for explainers, which hold a model of all columns."""
     if type(ranker).__module__.partition(".")[0] in ("xaijax", "shap", "shapiq"):
         raise InputTypeError(
             f"ranker is of type {type(ranker).__module__.partition('.')[0]}."
@@ -172,7 +172,9 @@ def _steps(importance: Callable[[np.ndarray], np.ndarray], names: tuple[str, ...
 
 
 def _names(X: Any, y: Any) -> tuple[str, ...]:
-    """Column names; no number may be missing, and X and y must have as many rows."""
+    """Column names; checks that no number is missing, and that X and y have the same number of
+    rows.
+    """
     given = rows_of(X)
     if not given.is_frame:
         array = checks.matrix(X, "X")
@@ -182,7 +184,7 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
         names = frame_labels(X, "X")
         if len(X) == 0:
             raise InputError("X has 0 rows; at least 1 is needed.")
-        for j, name in enumerate(names):  # a text that is missing is for the ranker to judge
+        for j, name in enumerate(names):  # a missing text is left to the ranker
             checks.finite(given.column(j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
     sized = hasattr(y, "__len__") and getattr(y, "ndim", 1) > 0
@@ -193,7 +195,7 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
 
 
 def _refitted(ranker: Callable[..., Any], X: Any, y: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """alive -> the importance of each of these columns, by the ranker on these columns only."""
+    """A function alive -> the importance of each of these columns, by the ranker on them only."""
     framed = rows_of(X).is_frame
     whole = rows_of(X if framed else np.asarray(X))
 
@@ -209,16 +211,16 @@ _MEAN = " Return the mean of absolute values over the rows, np.abs(values).mean(
 
 
 def importance_of(returned: Any, columns: Sequence[Any], named: bool) -> np.ndarray:
-    """The importances float64 [m], in the order of `columns`, the labels that the ranker was given.
+    """The importances float64 [m], in the order of `columns`, the labels that the ranker received.
 
-    `importances_mean`, of scikit-learn's permutation_importance, is taken as it is. `values` of an
-    Explanation, ours or shap's, are [N, m] or [N, m, K]: the mean of |value| over N, summed over K.
-    A pandas Series is read by its labels, since one that is sorted has another order.
+    `importances_mean`, of scikit-learn's permutation_importance, is used as it is. `values` of an
+    Explanation, ours or shap's, are [N, m] or [N, m, K]: the mean of |value| over N is summed over
+    K. A pandas Series is read by its labels, since a sorted one has another order.
 
-    named: whether `columns` are labels of a frame, else places in an array.
+    named: whether `columns` are labels of a frame rather than positions in an array.
 
     Raises:
-        ModelOutputError: anything else than one finite number a column.
+        ModelOutputError: there is not one finite number per column.
     """
     m = len(columns)
     needed = f"one importance for each of the {m} columns, shape ({m},), is needed."
@@ -247,7 +249,7 @@ def importance_of(returned: Any, columns: Sequence[Any], named: bool) -> np.ndar
 
 
 def _numbers(returned: Any) -> np.ndarray | None:
-    """As float64 of any shape, or None where it holds no numbers."""
+    """The numbers as float64 of any shape, or None if there are none."""
     given = getattr(returned, "importances_mean", None)
     if given is None:
         values = getattr(returned, "values", None)
@@ -255,7 +257,7 @@ def _numbers(returned: Any) -> np.ndarray | None:
             size = np.abs(values).mean(axis=0)
             return size if size.ndim == 1 else size.sum(axis=1)
         given = returned
-    if given is None:  # NumPy makes NaN of it
+    if given is None:  # NumPy converts it to NaN
         return None
     try:
         return checks.real_numbers(given, "ranker")
@@ -266,8 +268,8 @@ def _numbers(returned: Any) -> np.ndarray | None:
 def _places(labels: list[Any], columns: list[Any], named: bool) -> list[int]:
     """Returns the position of each column's importance in a Series with these labels.
 
-    They are columns of the frame, or places 0 to m - 1 where the Series was made without labels and
-    has been sorted since.
+    The labels are columns of the frame, or positions 0 to m - 1 if the Series was made without
+    labels and sorted later.
     """
     for names in ([columns] if named else []) + [list(range(len(columns)))]:
         if set(labels) == set(names):

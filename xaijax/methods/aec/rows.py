@@ -18,8 +18,8 @@ from xaijax.tables.frames import entries, frame_labels, frame_numbers, same_labe
 from xaijax.tables.rows import rows_of
 
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
-LARGEST_BLOCK = 1 << 23  # the same for many columns, whose matrices of pairs should be few
-LARGEST = 1e100  # weight: it leaves squares of deviations 200 of the 308 powers of ten
+LARGEST_BLOCK = 1 << 23  # the same for many columns, which should have few matrices of pairs
+LARGEST = 1e100  # weight: squares of deviations have 200 of the 308 powers of ten left
 FILL = "Fill it or drop the rows first."
 
 
@@ -32,9 +32,9 @@ class RowBlock(NamedTuple):
 
 
 def block_rows(features: int) -> int:
-    """R, a power of two that follows from the number of columns, not from the chunks.
+    """R, a power of two that depends on the number of columns, not on the chunks.
 
-    A block's products are F^2 numbers to add, so it should have some F rows for them.
+    A block adds F^2 numbers of products, so it should have about F rows or more.
     """
     rows = max(BLOCK_VALUES // features, min(4 * features, LARGEST_BLOCK // features))
     return 1 << max(8, rows.bit_length() - 1)
@@ -42,7 +42,7 @@ def block_rows(features: int) -> int:
 
 @dataclass(frozen=True)
 class InMemoryRows:
-    """Rows in memory, or in a memory map; an array is read where it is, block by block."""
+    """Rows in memory, or in a memory map; an array is read in place, block by block."""
 
     names: tuple[str, ...]
     x: np.ndarray  # [F, M]: float64 with a column's values side by side, or an array's transpose
@@ -51,7 +51,7 @@ class InMemoryRows:
     in_memory: bool = True  # False for a memory map: its blocks are not kept
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Every row once."""
+        """Yields every row once."""
         step = block_rows(len(self.names))
         for first in range(0, len(self.y), step):
             yield self.part(first, first + step)
@@ -72,14 +72,14 @@ class InMemoryRows:
 
 
 class Chunks:
-    """Rows that are asked for again in every pass, and cut into blocks of one size."""
+    """Rows that are read again in every pass, and cut into blocks of one size."""
 
     in_memory = False
 
     def __init__(self, chunks: Any) -> None:
         self._chunks = _repeatable(chunks)
         self.labels: tuple[str, ...] | None = None  # see `text_names`
-        self._kind: str | None = None  # of the chunks' tables, in words
+        self._kind: str | None = None  # the kind of the chunks' tables, in words
         first = next(self._read(), None)
         if first is None:
             raise InputError("chunks hold no rows of positive weight; at least 2 are needed.")
@@ -87,7 +87,7 @@ class Chunks:
         self._rows: int | None = None
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Every row once; InputError where a later pass has another number of rows."""
+        """Yields every row once; raises InputError if a later pass has another number of rows."""
         step, rows = block_rows(len(self.names)), 0
         parts: list[RowBlock] = []
         for table in self._read():
@@ -133,7 +133,7 @@ class Chunks:
             raise InputError("chunks has no items; at least one tuple (X, y) is needed.")
 
     def _check_kind(self, X: Any, place: int) -> None:
-        """Refuse frames beside arrays, and texts as names beside numbers."""
+        """Raises if frames are mixed with arrays, or texts as names with numbers."""
         labels, kind = text_names(X), "an array"
         if rows_of(X).is_frame:
             kind = f"a frame with{'out' if labels is None else ''} texts as column names"
@@ -146,11 +146,11 @@ class Chunks:
             )
 
 
-Rows: TypeAlias = InMemoryRows | Chunks  # what AEC asks; each call of `blocks` is one pass
+Rows: TypeAlias = InMemoryRows | Chunks  # the rows of AEC; each call of `blocks` is one pass
 
 
 def text_names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a frame where all are text, which scikit-learn keeps; None for others."""
+    """Column names of a frame if all are text, as scikit-learn keeps them; None otherwise."""
     rows = rows_of(X)
     texts = rows.is_frame and all(isinstance(one, str) for one in rows.labels)
     return tuple(rows.labels) if texts else None
@@ -165,10 +165,10 @@ def table_of(
     where: str = "",
     least: int = 2,
 ) -> InMemoryRows:
-    """Check X, y and weights and read them. Rows of weight 0 are left out: they say nothing.
+    """Checks and reads X, y and weights. Rows of weight 0 are left out: they have no effect.
 
     Raises:
-        InputError, InputTypeError: what is not accepted, by name, `where` added to it.
+        InputError, InputTypeError: an argument is not accepted; the message names it, with `where`.
     """
     name = f"X{where}"
     if not rows_of(X).is_frame:
@@ -205,11 +205,11 @@ def table_of(
 
 
 def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
-    """y as an array [M]: bool, numbers, or texts and other labels as objects.
+    """y as an array [M] of bools, numbers, or objects for texts and other labels.
 
     Raises:
-        InputError: missing values, another shape, another length than X.
-        InputTypeError: no array of numbers or labels.
+        InputError: y has missing values, another shape, or another length than X.
+        InputTypeError: y is not an array of numbers or labels.
     """
     name = f"y{where}"
     if y is None:
@@ -236,12 +236,12 @@ def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
 
 
 def _plain(y: Any, name: str) -> np.ndarray:
-    """y as an array of numbers, or of objects where it holds labels."""
+    """y as an array of numbers, or of objects if it holds labels."""
     rows = rows_of(y)
     if rows.is_frame and len(rows.labels) == 1:
         return _plain(y[rows.labels[0]], name)
     if str(getattr(y, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
-        return np.asarray(y, dtype=object)  # categories are labels, also where they are numbers
+        return np.asarray(y, dtype=object)  # categories are labels, even if they are numbers
     y = entries(y)
     try:
         array = np.asarray(y)
@@ -296,7 +296,7 @@ def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
 
 
 def _joined(parts: list[RowBlock]) -> RowBlock:
-    """Several parts as one block."""
+    """Several parts joined to one block."""
     if len(parts) == 1:
         return parts[0]
     weights = None
@@ -308,7 +308,7 @@ def _joined(parts: list[RowBlock]) -> RowBlock:
 
 
 def _doubles(x: np.ndarray) -> np.ndarray:
-    """As float64 with the last axis side by side, not copied where it is so already."""
+    """x as float64 with a contiguous last axis; not copied if it is so already."""
     if x.dtype == np.float64 and x.strides[-1] == x.itemsize:
         return x
     return np.array(x, np.float64, order="C")

@@ -16,30 +16,31 @@ from xaijax.core.process import before_jax
 from xaijax.methods.aec.rows import Rows
 from xaijax_kernels.collinearity.moments import Moments, block_moments, merge
 
-FAR_APART = 100  # times, between column scales, from which on a warning is given
+FAR_APART = 100  # ratio of column scales from which on a warning is given
 
 
 @dataclass(frozen=True)
 class FirstPass:
-    """What the first pass found."""
+    """The results of the first pass."""
 
     names: tuple[str, ...]  # [F]
     moments: Moments
     target: Target
     constant: np.ndarray  # bool [F]
     spread: np.ndarray  # float64 [F], population standard deviations, 1 for constant columns
-    first: np.ndarray  # intp [F], the first column that each is equal to: itself, if to no other
+    first: np.ndarray  # intp [F], the first column that each column equals, or itself
 
     @property
     def F(self) -> int:
-        """Features."""
+        """Number of features."""
         return len(self.names)
 
     @property
     def fitted(self) -> np.ndarray:
-        """Which columns have slopes of their own, bool [F]: not constant, the first of equal ones.
+        """Whether each column has its own slope, bool [F]: it is not constant, and is the first of
+        equal ones.
 
-        The slopes of all are those of the first ones, `slopes[..., first]`.
+        All columns get the slopes of the first ones, `slopes[..., first]`.
         """
         return ~self.constant & (self.first == np.arange(self.F))
 
@@ -55,16 +56,17 @@ class FirstPass:
 
 
 def survey(rows: Rows, task: str) -> FirstPass:
-    """Read all rows once.
+    """Reads all rows once.
 
     Raises:
-        InputError: fewer than two rows, a single class, spreads that float64 cannot square.
-        InputTypeError: labels where numbers are needed.
+        InputError: there are fewer than two rows, a single class, or spreads that float64 cannot
+            square.
+        InputTypeError: y has labels although numbers are needed.
     """
     before_jax()
     F, distinct = len(rows.names), DistinctTargets(task)
     moments, first = None, np.zeros(F, np.intp)
-    with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
         for block in rows.blocks():
             distinct.add(block.y)
             y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
@@ -93,14 +95,14 @@ def survey(rows: Rows, task: str) -> FirstPass:
 
 
 def _shared(moments: Moments, first: np.ndarray) -> Moments:
-    """The moments with those of the first of equal columns for all of them."""
+    """The moments, in which equal columns have those of the first of them."""
     D = len(moments.mean)
     places = np.append(first, np.arange(len(first), D))  # the target stays
     return moments._replace(mean=moments.mean[places], products=of_first(moments.products, places))
 
 
 def tell(found: FirstPass, standardize: bool) -> None:
-    """Warn of constant columns, by name, and of scales that are far apart."""
+    """Warns of constant columns, by name, and of scales that are far apart."""
     if found.constant.any():
         names = [found.names[j] for j in np.flatnonzero(found.constant)]
         checks.warn(
@@ -116,19 +118,19 @@ def tell(found: FirstPass, standardize: bool) -> None:
         )
 
 
-# Two equal columns at other places of a matrix product get sums that differ in the last digits,
-# since a product is cut into blocks by place. A tie must stay a tie in lists, ranks and the
-# movement rate, so what belongs to the first of equal columns is taken for all of them. Letters: F
-# features, R rows.
+# Two equal columns at different positions of a matrix product get sums that differ in the last
+# digits, since a product is cut into blocks by position. A tie must stay a tie in lists, ranks and
+# the movement rate, so all equal columns use the numbers of the first of them. Letters: F features,
+# R rows.
 
-FEW = 64  # rows that tell most columns apart, so that whole blocks are compared for few
+FEW = 64  # rows that distinguish most columns, so that full blocks are compared for few
 
 
 def split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The first column [F] that each is equal to, when a block of rows x [F, R] is seen too.
+    """The first column [F] that each column equals, after another block of rows x [F, R].
 
-    first: the same of the blocks before; all 0 before any. A column that is like no other any more
-    is not looked at again, so blocks after the first cost nothing where no two are equal.
+    first: the same for the earlier blocks; all 0 before the first. A column that equals no other is
+        not checked again, so blocks after the first cost nothing if no two columns are equal.
     """
     return _split(_split(first, x[:, :FEW]), x)
 
@@ -154,13 +156,13 @@ TASKS = ("auto", "regression", "classification")
 
 @dataclass(frozen=True)
 class Target:
-    """How the values of y are read."""
+    """Defines how the values of y are read."""
 
     classes: np.ndarray | None  # [K], ascending; None: a regression
 
     @property
     def positives(self) -> tuple[int, ...]:
-        """Places in `classes` that are fitted against the rest: of two classes the second."""
+        """Positions in `classes` that are fitted against the rest; with two classes the second."""
         if self.classes is None:
             return ()
         K = len(self.classes)
@@ -178,11 +180,11 @@ class DistinctTargets:
 
     def __init__(self, task: str) -> None:
         self._task = task
-        self.values: np.ndarray | None = None  # ascending; None: not asked for, or more than two
+        self.values: np.ndarray | None = None  # ascending; None: not needed, or more than two
         self._many = task == "regression"
 
     def add(self, y: np.ndarray) -> None:
-        """Look at a block of y [M]."""
+        """Adds the values of a block of y [M]."""
         labels = y.dtype.kind in "bO"
         if self._task == "regression":
             if y.dtype.kind == "O":
@@ -202,10 +204,10 @@ class DistinctTargets:
             self._many, self.values = True, None
 
     def target(self) -> Target:
-        """The target, when all of y has been seen.
+        """The target, after all of y has been seen.
 
         Raises:
-            InputError: a single class, or a classification of numbers that are not whole.
+            InputError: there is a single class, or the classes are numbers that are not whole.
         """
         found = self.values
         if found is None:
@@ -225,7 +227,7 @@ class DistinctTargets:
 
 
 def _up_to_three(y: np.ndarray) -> np.ndarray:
-    """The distinct values of y where they are at most two, else three of them; no sorting."""
+    """The distinct values of y if they are at most two, else three of them; without sorting."""
     first = y[0]
     others = y[y != first]
     if not len(others):

@@ -1,4 +1,4 @@
-"""Amortised values: a network that has learned what an explainer answers, and how wrong it is.
+"""Amortised values: a network that is trained on an explainer's values, with bounds on its errors.
 
 Reading order:
 
@@ -7,7 +7,7 @@ Reading order:
     learning     the training loop, judged by rows that are not trained on
     calling      values of rows: the network's, and the explainer's own for the worst
     fitted       what is known once it is fitted
-    questions    what the explainer is asked: values of rows, f(x), base value, marks
-    predictor    tile by tile, the network's values with their sums set right
+    questions    what the explainer is used for: values of rows, f(x), base value, fingerprint
+    predictor    the network's values tile by tile, with corrected sums
     inputs       rows of any kind as numbers for a network
 """

@@ -1,4 +1,4 @@
-"""Values of rows: the network's, and the explainer's own for those whose bounds are the largest.
+"""Values of rows: the network's, or the explainer's own for the rows with the largest bounds.
 
 Letters: N rows, P players, K outputs, n rows that the explainer answers, D what tells difficulty.
 """
@@ -21,7 +21,7 @@ from xaijax.methods.amortized.questions import Labels, Teacher, count_of, rows_a
 from xaijax.methods.progress import progress_bar
 from xaijax.results.top import half_widths_together
 
-PIECE = 1 << 14  # rows that are read as numbers together
+PIECE = 1 << 14  # rows that are converted to numbers together
 OF_DRAWS = ("bound", "checks", "tolerance", "budget")
 OF_ROWS = {"dof": np.inf, "coalitions": 0, "pairs": 0, "whole_pairs": 0, "certain": False}
 
@@ -33,13 +33,13 @@ class AmortizedValues:
     values: np.ndarray  # float64 [N, P, K]
     full: np.ndarray  # float64 [N, K], f(x)
     bounds: np.ndarray  # float64 [N]
-    outside: np.ndarray  # bool [N], rows beyond those that were learned
-    std_errors: np.ndarray | None  # [N, P, K], NaN of the network's; None: nobody has any
+    outside: np.ndarray  # bool [N], rows outside the range of the fitted rows
+    std_errors: np.ndarray | None  # [N, P, K], NaN for the network's values; None: there are none
     sent: np.ndarray  # bool [N], which rows the explainer answered
     exact: np.ndarray  # bool [N]
     model_rows: int
-    seconds: tuple[float, float]  # of the network and f(x); of the explainer
-    # What the explainer's own intervals need: its stats, with an entry [N] for each instance.
+    seconds: tuple[float, float]  # for the network and f(x); for the explainer
+    # The explainer's intervals need its stats, with an entry [N] for each instance.
     drawn: dict[str, Any] = field(default_factory=dict)
 
 
@@ -51,13 +51,13 @@ def answered(
     share: float,
     progress: Progress,
 ) -> AmortizedValues:
-    """The values of rows as they were read; share: of those that the explainer answers."""
+    """The values of rows as they were read; share: the share that the explainer answers."""
     started = time.perf_counter()
     with progress_bar(progress, count_of(rows), "rows by the network") as bar:
         values, full, bounds, outside = _by_network(question, fitted, predictor, rows, bar.update)
     here = time.perf_counter() - started
     N = len(values)
-    size = np.where(np.isnan(bounds), np.inf, bounds)  # of which nothing is known
+    size = np.where(np.isnan(bounds), np.inf, bounds)  # NaN: nothing is known
     worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
     if len(worst) == 0:
@@ -81,7 +81,7 @@ def answered(
 
 
 def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:
-    """What `stats` of the rows that were sent say of their draws, for all rows."""
+    """The stats of draws of the rows that were sent to the explainer, extended to all rows."""
     found = {name: stats[name] for name in OF_DRAWS if stats.get(name) is not None}
     for name, of_others in OF_ROWS.items():
         if name in stats:
@@ -97,8 +97,9 @@ def _by_network(
     rows: Any,
     done: Callable[[int], object],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(values [N, P, K], f(x) [N, K], bounds [N], which rows are beyond those that were learned,
-    bool [N], with an infinite bound); beside these, nothing grows with N.
+    """(values [N, P, K], f(x) [N, K], bounds [N], rows outside the range of the fitted rows [N]).
+
+    Rows outside have an infinite bound. No other array grows with N.
     """
     N, shape = count_of(rows), fitted.centre.shape
     values, full, bounds = np.empty((N, *shape)), np.empty((N, shape[1])), np.empty(N)
@@ -118,7 +119,9 @@ def _by_network(
 
 
 def _warn_outside(outside: np.ndarray, sent: np.ndarray, share: float) -> None:
-    """Say how many rows are beyond those that were learned, and who answered them."""
+    """Warns of the number of rows outside the range of the fitted rows, and says who answered
+    them.
+    """
     count, left = int(outside.sum()), int((outside & ~sent).sum())
     if not count:
         return
@@ -137,10 +140,11 @@ def _warn_outside(outside: np.ndarray, sent: np.ndarray, share: float) -> None:
 
 
 def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:
-    """Of rows that the explainer answered, [n]: 0 where exact; else by its standard errors.
+    """Bounds of rows that the explainer answered, [n]: 0 if exact, else by its standard errors.
 
-    All P K values of a row at once, by Bonferroni's inequality. Draws that a rule ended have the
-    intervals of that rule, which hold at every look. Infinite where there is no error.
+    They cover all P K values of a row at once, by Bonferroni's inequality. Draws that a rule ended
+    have the intervals of that rule, which hold at every check. The bound is infinite if there is no
+    error.
     """
     found, n = labels.explanation, len(labels.values)
     if "bound" not in found.stats:
@@ -170,12 +174,12 @@ def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:
 # "Distribution-free predictive inference for regression" (JASA 2018), sections 2 and 5.2.
 
 FLOOR = 1e-3  # of the values' spread, added to errors before their logarithm is taken
-FEWEST = 20  # validation rows from which a difficulty is told; of fewer all rows are alike
-STRENGTHS = 10.0 ** np.arange(-1, 7)  # of the ridge, times n
+FEWEST = 20  # validation rows needed to estimate difficulty; with fewer all rows count as alike
+STRENGTHS = 10.0 ** np.arange(-1, 7)  # ridge strengths, times n
 
 
 def errors_of(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The error of the worst value of each row, [n], of values [n, P, K]."""
+    """The error of the worst value of each row, [n], for values [n, P, K]."""
     return np.abs(found - wanted).max(axis=(1, 2))
 
 
@@ -191,10 +195,11 @@ def quantile(scores: np.ndarray, confidence: float) -> float:
 
 
 def difficulty_line(told: np.ndarray, errors: np.ndarray, spread: float) -> np.ndarray:
-    """Weights [1 + D] of the line that tells log error of what is known of rows, [n, D].
+    """Weights [1 + D] of the line that predicts the log error from the features of rows, [n, D].
 
-    Ridge regression; its strength is that of the smallest leave-one-out error, by the residuals
-    r_i / (1 - H_ii) of the fit to all rows, H its hat matrix (Golub, Heath and Wahba 1979).
+    The fit is a ridge regression. Its strength has the smallest leave-one-out error, by the
+    residuals r_i / (1 - H_ii) of the fit to all rows, H its hat matrix (Golub, Heath and Wahba
+    1979).
     """
     wanted = np.log(errors + FLOOR * spread + np.finfo(np.float64).tiny)
     out = np.zeros(1 + told.shape[1])
@@ -203,7 +208,7 @@ def difficulty_line(told: np.ndarray, errors: np.ndarray, spread: float) -> np.n
     if n < FEWEST:
         return out
     middle, size = told.mean(axis=0), told.std(axis=0)
-    size[size < 1e-9 * (1 + np.abs(middle))] = np.inf  # what never varies tells nothing
+    size[size < 1e-9 * (1 + np.abs(middle))] = np.inf  # a constant feature has no information
     # (told - middle) / size = U s V
     U, s, V = np.linalg.svd((told - middle) / size, full_matrices=False)
     turned = U.T @ (wanted - out[0])
@@ -221,7 +226,8 @@ def difficulty_line(told: np.ndarray, errors: np.ndarray, spread: float) -> np.n
 
 
 def difficulty(height: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
-    """d [n] of the line's heights [n]; ends: the lowest and the highest of validation rows, beyond
-    which a line must not be followed.
+    """d [n] of the line's heights [n]; ends: the lowest and highest height of the validation rows.
+
+    Beyond these ends the line must not be extrapolated.
     """
     return np.exp(np.clip(height, *ends))

@@ -1,6 +1,6 @@
-"""`AmortizedExplainer`: a network that answers as an explainer would, with bounds on its errors.
+"""`AmortizedExplainer`: a network that predicts an explainer's values, with bounds on its errors.
 
-Letters: N rows, F features, P players, K outputs, D what difficulty is told by.
+Letters: N rows, F features, P players, K outputs, D features for the difficulty.
 """
 
 from __future__ import annotations
@@ -38,32 +38,34 @@ from xaijax.results.fingerprint import Fingerprint
 
 @public_class
 class AmortizedExplainer:
-    """Shapley values by a network that has learned them, with a bound on the error of every row.
+    """Predicts Shapley values by a network trained on them, with a bound on the error of every row.
 
-    An explainer asks a model thousands of times for each row. `fit` asks it for some thousand rows
-    once and trains a network on its answers; then a row costs one pass of the network and one of
-    the model. What was learned is checked on `judge` rows that neither the network nor anything
-    else has seen: `stats_` has their R2, and each row explained a bound that its values are within,
-    with `confidence`, over rows like the judge's. The rows whose bounds are the largest can go to
-    the explainer itself (`fallback`). Values are made to add up to f(x), whatever the network says.
+    An explainer needs thousands of model evaluations for each row. `fit` explains some thousand
+    rows once and trains a network on the values; afterwards a row costs one pass of the network and
+    one of the model. The network is checked on `judge` rows that are used for nothing else:
+    `stats_` has their R2. Each explained row has a bound that its values are within, with
+    probability `confidence` over rows like the judge's. The rows with the largest bounds can be
+    explained by the explainer itself (`fallback`). Values always add up to f(x).
 
-    It pays for many rows alone. `stats_["break_even"]` says from how many; called for fewer in all,
-    it warns.
+    The network pays for many rows only. `stats_["break_even"]` is the number of rows from which it
+    pays. Below this number, it warns you to use the explainer directly: that is cheaper and has no
+    network error.
 
     Args:
-        explainer: an `Explainer` of Shapley values. Values that are exact teach best. Sampled ones
-            may be as noisy as of one antithetic pair of orders (estimator="permutation" and a
+        explainer: an `Explainer` of Shapley values. Exact values train best. Sampled values may be
+            as noisy as those of one antithetic pair of permutations (estimator="permutation" and a
             small budget): they have no bias, and the network averages noise out. For labels, rows
-            are sampled in 256 groups by draws of their own, since a network learns the error that
+            are sampled in 256 groups by separate draws, since a network would learn an error that
             all of its labels share.
-        hidden: widths of dense layers. Columns of numbers go in standardised; each value of a
-            column of 3 to 16 different ones, and each text, has an input of its own; f(x) goes in
-            too.
-        seed: int. Which rows judge, the order of the training rows, and the weights at the start.
-        network: a model by `as_model`, or None. A JAX module of your own in place of `hidden`: of
+        hidden: widths of dense layers. Their inputs are the standardised columns of numbers, one
+            input for each value of a column of 3 to 16 different values, one for each text, and
+            f(x).
+        seed: int. It determines which rows judge, the order of the training rows, and the initial
+            weights.
+        network: a model by `as_model`, or None. It is your own JAX module in place of `hidden`: of
             Flax (linen, nnx), Equinox or a function of params. It takes standardised rows [R, *F]
-            and gives [R, P], or [R, P K] where the model has K outputs, those of a player together.
-            All its arrays of floats are trained, in inference form (no dropout).
+            and returns [R, P], or [R, P K] if the model has K outputs, those of a player together.
+            All its float arrays are trained, in inference form (no dropout).
 
     Example:
         >>> import numpy as np
@@ -129,32 +131,33 @@ class AmortizedExplainer:
         learning_rate: float = 3e-3,
         progress: Progress = None,
     ) -> AmortizedExplainer:
-        """Explain X, train the network on it and find out how wrong it is.
+        """Explains X, trains the network on the values and measures its errors.
 
-        A tenth of the rows that do not judge (at most 5,000) are not trained on either: by them the
-        parameters of the smallest error are kept, and it is told how difficult a row is.
+        A tenth of the rows that do not judge (at most 5,000) are not trained on either: they select
+        the parameters of the smallest error and serve to estimate how difficult a row is.
 
         Args:
             X: rows [N, *F] like those that will be explained, some thousand.
-            judge: int. How many of the rows judge, at least 9 at confidence 0.9. The bounds hold
-                with that confidence on average over the rows that may judge; with one set of 256,
+            judge: int. The number of rows that judge, at least 9 at confidence 0.9. The bounds hold
+                with that confidence on average over draws of the judge rows; with one set of 256,
                 1.9 points more or less.
-            judge_by: who explains the judge's rows: an `Explainer` of the same question, or None:
-                the explainer, or where its estimator is one that samples or it has a budget, one
-                like it with estimator="auto" and no budget. Where its values are sampled still, the
-                bounds are of what it answers: the network's error and that of its draws.
-            confidence: float between 0 and 1. Of the bounds.
-            steps: int. Of training, rounded up to a multiple of the distance of two checks.
+            judge_by: explains the judge's rows. It is an `Explainer` of the same question, or None:
+                the explainer itself or, if its estimator samples or it has a budget, the same one
+                with estimator="auto" and no budget. If the judge's values are still sampled, the
+                bounds include the errors of their draws.
+            confidence: float between 0 and 1. Confidence of the bounds.
+            steps: int. Steps of training, rounded up to a multiple of the steps between two checks.
             batch: int. Rows in a step.
-            learning_rate: float. Of Adam, the highest; it rises and falls along a cosine.
-            progress: as of a call.
+            learning_rate: float. The highest learning rate of Adam; the rate rises, then falls
+                along a cosine.
+            progress: as for a call.
 
         Returns:
             This object.
 
         Raises:
-            InputError, InputTypeError: an argument that is not accepted, before anything is
-                explained. And what a call of the explainer raises.
+            InputError, InputTypeError: an argument is not accepted; raised before anything is
+                explained. The errors of a call of the explainer are raised as well.
         """
         before_jax()
         question, progress = self._asked(), read_progress(progress)
@@ -172,7 +175,7 @@ class AmortizedExplainer:
 
     @property
     def stats_(self) -> Mapping[str, Any]:
-        """What fitting cost and came to; docs/results.md lists every key."""
+        """The cost and results of fitting; docs/results.md lists every key."""
         found = self._known()
         cost = found.cost
         return MappingProxyType(
@@ -188,29 +191,28 @@ class AmortizedExplainer:
         )
 
     def __call__(self, X: Rows, fallback: float = 0.05, progress: Progress = None) -> Explanation:
-        """Explain the rows X.
+        """Explains the rows X.
 
         Args:
-            X: rows [N, *F] as those that were learned.
+            X: rows [N, *F] like those of `fit`.
             fallback: float from 0 to 1. The share of the rows, rounded down, that the explainer
-                itself answers: those of the largest bounds. 0: none.
+                itself explains: those with the largest bounds. 0: none.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
 
         Returns:
             An `Explanation` of kind "amortized" with values [N, P] or [N, P, K] and bounds [N].
-            `exact` is False, and there are no standard errors, but of fallback rows that were
-            sampled: a network's error is no draw. stats["fallback_rows"] says which rows the
-            explainer answered. Their bounds are 0 where exact, else by its standard errors, and
-            infinite where it has none. A row outside the range of the rows that were fitted has an
-            infinite bound too, unless the explainer answered it: stats["outside_rows"].
+            `exact` is False. Only fallback rows that were sampled have standard errors, since a
+            network's error is not one of draws. stats["fallback_rows"] marks the rows that the
+            explainer explained. Their bounds are 0 if exact, else from its standard errors, and
+            infinite if there are none. A row outside the range of the fitted rows has an infinite
+            bound too, unless the explainer explained it: stats["outside_rows"].
 
         Raises:
-            InputError, InputTypeError: it is not fitted, or has no explainer; other columns, or
-                another shape; a fallback that is no share.
+            InputError, InputTypeError: it is not fitted, or has no explainer; X has other columns
+                or another shape; or fallback is not a share.
 
-        Warns of rows outside the range of the rows that were fitted, with their number
-        (`xaijax.XaiWarning`).
+        A `xaijax.XaiWarning` gives the number of rows outside the range of the fitted rows.
         """
         before_jax()
         found = self._known()
@@ -225,7 +227,7 @@ class AmortizedExplainer:
         return explanation(question, found, X, rows, answers, share, so_far, self.seed)
 
     def fingerprint(self) -> Fingerprint:
-        """Tells what its explanations answer.
+        """Identifies the question that its explanations answer.
 
         Returns:
             A `Fingerprint`, equal to `explainer(X).fingerprint` for any rows X.
@@ -238,20 +240,20 @@ class AmortizedExplainer:
     def with_explainer(
         self, explainer: Explainer, network: AnyModel | None = None
     ) -> AmortizedExplainer:
-        """A copy that asks this explainer: for what was loaded, or for better fallback rows.
+        """Returns a copy with this explainer: after loading, or for better fallback rows.
 
         Args:
-            explainer: an `Explainer` of the question that was learned: the same model, background,
-                weights, link and players. Its estimator and budget may be others.
-            network: of what was fitted with network= and loaded, the same module by `as_model`. Its
-                own parameters are not used.
+            explainer: an `Explainer` of the same question as in `fit`: the same model, background,
+                weights, link and players. Its estimator and budget may differ.
+            network: if the loaded object was fitted with network=, the same module by `as_model`.
+                Its own parameters are not used.
 
         Returns:
             A fitted `AmortizedExplainer`.
 
         Raises:
-            InputError: an explainer of another question; models are told apart by their programs
-                and parameters where these can be read, else by the base value.
+            InputError: the explainer has another question. Models are compared by their programs
+                and parameters if these can be read, else by the base value.
         """
         found, question = self._known(), questions.Teacher(explainer)
         questions.refuse_other(found.fingerprint, found.base, found.known[1], question)
@@ -262,13 +264,13 @@ class AmortizedExplainer:
         return out
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learned to one file, which `xaijax.load` reads back.
+        """Writes what was learned to one file, which `xaijax.load` reads back.
 
-        The file holds arrays and a JSON text, and no pickle. The explainer and its model are not in
-        it, nor the code of a network of your own: see `with_explainer`. Texts of columns are.
+        The file holds arrays and a JSON text, and no pickle. It holds neither the explainer and its
+        model nor the code of your own network: see `with_explainer`. It does hold texts of columns.
 
         Args:
-            path: str or path. The file's name; nothing is added to it.
+            path: str or path. The file's name, used as it is.
 
         Raises:
             InputError: it is not fitted, or the folder does not exist.
@@ -277,9 +279,9 @@ class AmortizedExplainer:
         files.write(path, self._known(), self.hidden, self.seed)
 
     def _for_sweep(self, rows: int, fallback: float = 0.05) -> AmortizedExplainer:
-        """A copy whose calls are parts of one sweep; warns once for all of its rows.
+        """Returns a copy whose calls are parts of one sweep; warns once for all of its rows.
 
-        Raises InputError if it is not fitted, or has no explainer.
+        It raises InputError if it is not fitted, or has no explainer.
         """
         warn_below(self._known(), learning.read_share(fallback), rows)
         self._ready()
@@ -289,11 +291,11 @@ class AmortizedExplainer:
 
     @property
     def _teacher(self) -> Explainer:
-        """The explainer that it learned from."""
+        """The explainer that it was trained on."""
         return self._asked().explainer
 
     def _anew(self, explainer: Explainer) -> AmortizedExplainer:
-        """A copy that asks an explainer made of the same arguments."""
+        """Returns a copy with an explainer made of the same arguments."""
         made = copy.copy(self)
         made._question = questions.Teacher(explainer)
         return made
@@ -311,7 +313,7 @@ class AmortizedExplainer:
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
             raise InputError(
-                "this AmortizedExplainer is not fitted, and has learned nothing yet. Say "
+                "this AmortizedExplainer is not fitted yet. Say "
                 ".fit(X) first, with some thousand rows like those to explain."
             )
         return self._fitted
@@ -325,13 +327,13 @@ class AmortizedExplainer:
         return self._question
 
     def _ready(self) -> Predictor:
-        """The network as a function; made anew of what was learned where there is none."""
+        """The network as a function; rebuilt from what was learned if there is none."""
         if self._predictor is not None:
             return self._predictor
         found = self._known()
         if found.hidden is None and self.network is None:
             raise InputError(
-                "this AmortizedExplainer was fitted with a network of your own, whose code no file "
+                "this AmortizedExplainer was fitted with your own network, whose code no file "
                 "holds. Say .with_explainer(explainer, network=xaijax.as_model(module))."
             )
         P, K = found.centre.shape
@@ -351,7 +353,7 @@ class AmortizedExplainer:
 
 
 def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
-    """Out of the fields of a file; it has no explainer yet."""
+    """Rebuilds it from the fields of a file; it has no explainer yet."""
     found, hidden, seed = files.read(state)
     out = object.__new__(AmortizedExplainer)
     out.hidden, out.seed, out.network = hidden, seed, None
@@ -360,16 +362,16 @@ def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
     return out
 
 
-# The judge's rows are drawn before anything else, and explained apart. The network, its inputs and
-# the difficulty of a row are made of the others alone.
+# The judge's rows are drawn before anything else, and explained separately. The network, its inputs
+# and the difficulty of a row use the other rows only.
 
 TIMED = 0.1  # seconds of a call that is timed
-PIECE = 1 << 14  # rows by which the network is timed, at most
+PIECE = 1 << 14  # the largest number of rows for timing the network
 
 
 @dataclass(frozen=True)
 class FitArguments:
-    """What is fitted, by which arguments."""
+    """The arguments of a fit."""
 
     question: questions.Teacher
     judge: questions.Teacher  # who explains the judge's rows
@@ -383,7 +385,7 @@ class FitArguments:
 def fitted(
     asked: FitArguments, rows: Any, split: learning.RowSplit
 ) -> tuple[FittedNetwork, Predictor]:
-    """(what was learned of rows as they were read, the network as a function)."""
+    """(what was learned from rows as they were read, the network as a function)."""
     question = asked.question
     learned = np.concatenate([split.training, split.validation])
     seed = asked.recipe.seed
@@ -449,7 +451,7 @@ def _lesson(
 def predictor_of(
     inputs: Inputs, asked: FitArguments, base: np.ndarray, training: learning.Lesson
 ) -> Predictor:
-    """The network that is trained, of outputs in units of the training rows' values."""
+    """The network to train, with outputs in units of the training rows' values."""
     centre = training.values.mean(axis=0)  # [P, K]
     spread = (training.values - centre).std(axis=(0, 1))  # [K]
     known = np.stack([training.full.mean(axis=0), _or_one(training.full.std(axis=0))])
@@ -475,7 +477,7 @@ def _or_one(spread: np.ndarray) -> np.ndarray:
 def _difficulty(
     predictor: Predictor, params: Any, watched: learning.Lesson
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """(the line, between which heights it stays), by the errors of the validation rows."""
+    """(the line, its lowest and highest height), from the errors of the validation rows."""
     told = predictor.told(params, watched.read, watched.full)
     flat = np.zeros(1 + told.shape[1])
     found, _ = predictor.of(params, flat, watched.read, watched.full)
@@ -486,7 +488,7 @@ def _difficulty(
 
 
 def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
-    """How good the values [n, P, K] of the judge's rows are."""
+    """Measures of how good the values [n, P, K] of the judge's rows are."""
     wrong = float(((found - wanted) ** 2).sum())
     spread = float(((wanted - wanted.mean(axis=0)) ** 2).sum())
     size = float((wanted**2).sum())
@@ -499,14 +501,14 @@ def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
 def _seconds_of_explaining(question: questions.Teacher, rows: Any) -> float:
     """Returns the seconds of one row in one call of the explainer, after compilation.
 
-    Not by the labels: these are made in groups, and with all that is done once. More rows are
-    asked until a call takes long enough to be timed.
+    The labels do not give it: they are made in groups, and include what is done once. More rows are
+    explained until a call takes long enough to be timed.
     """
     N, count = questions.count_of(rows), min(questions.count_of(rows), 64)
     while True:
         some = questions.rows_between(rows, slice(0, count))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", XaiWarning)  # it has been said
+            warnings.simplefilter("ignore", XaiWarning)  # it was given before
             question.explained(some, False)
             seconds = question.explained(some, False).seconds
         if seconds >= TIMED or count == N:
@@ -517,7 +519,7 @@ def _seconds_of_explaining(question: questions.Teacher, rows: Any) -> float:
 def _seconds_of_use(
     question: questions.Teacher, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
 ) -> float:
-    """The same by the network, with f(x)."""
+    """The same for the network, with f(x)."""
     rows = questions.rows_between(rows, slice(0, min(questions.count_of(rows), PIECE)))
     question.answers(rows)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What is known once an amortised explainer is fitted: all that a file of it holds.
+"""Holds the state of a fitted amortised explainer: everything that its file contains.
 
 Letters: P players, K outputs, D what difficulty is told by, H distinct values that are inputs.
 """
@@ -21,18 +21,18 @@ from xaijax.results.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Cost:
-    """What fitting took, and what a row takes, in seconds and rows of the model."""
+    """The cost of fitting, and of a row, in seconds and model rows."""
 
     model_rows: int  # for all labels
     label_seconds: float
     training_seconds: float
-    explained_seconds: float  # of one row by the explainer
-    use_seconds: float  # of one row by the network
+    explained_seconds: float  # for one row, by the explainer
+    use_seconds: float  # for one row, by the network
 
     def break_even(self, fallback: float) -> float:
-        """Rows from which fitting and asking the network is faster than asking the explainer.
+        """Number of rows from which fitting and using the network is faster than the explainer.
 
-        fallback: the share of them that the explainer answers still. Infinite: never.
+        fallback: the share of rows that the explainer still answers. Infinite: never.
         """
         saved = self.explained_seconds * (1 - fallback) - self.use_seconds
         spent = self.label_seconds + self.training_seconds
@@ -51,10 +51,10 @@ class FittedNetwork:
     scale: np.ndarray  # float64 [K]
     known: np.ndarray  # float64 [2, K], mean and spread of f(x)
     line: np.ndarray  # float64 [1 + D], of the logarithm of the difficulty
-    ends: tuple[float, float]  # between which it stays
-    quantile: float  # of the judge rows' scores
+    ends: tuple[float, float]  # lowest and highest height of the line
+    quantile: float  # quantile of the judge rows' scores
     confidence: float
-    fingerprint: Fingerprint  # of players, their columns and the shape of a row, as a question
+    fingerprint: Fingerprint  # its question: players, their columns and the shape of a row
     outputs: tuple[str, ...] | None  # names of the K outputs; None: values [N, P]
     cost: Cost
     judged: Mapping[str, Any]  # "r2", "relative_error" and the numbers of rows
@@ -62,13 +62,13 @@ class FittedNetwork:
 
 
 FORMAT = "xaijax.AmortizedExplainer"
-ASKED = ("players", "columns", "shape")  # of "marks"
+ASKED = ("players", "columns", "shape")  # keys of "marks"
 
 
 def write(
     path: str | os.PathLike[str], fitted: FittedNetwork, hidden: tuple[int, ...], seed: int
 ) -> None:
-    """One file of what was learned."""
+    """Writes what was learned to one file."""
     fields = _plain(fitted)
     asked: Fingerprint = fields.pop("fingerprint")
     marks = {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
@@ -85,7 +85,7 @@ def write(
 
 
 def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
-    """(what was learned, widths, seed) of the fields of a file."""
+    """(what was learned, widths, seed) from the fields of a file."""
     hidden, seed = tuple(state.pop("widths")), int(state.pop("seed"))
     inputs, cost = Inputs(**state.pop("inputs")), Cost(**state.pop("cost"))
     marks = state.pop("marks")

@@ -1,6 +1,6 @@
-"""Rows of any kind as numbers for a network: standardised columns, and distinct values one by one.
+"""Converts rows of any kind to numbers for a network: standardised columns, and distinct values.
 
-Letters: R rows, F columns, H distinct values that have an input of their own.
+Letters: R rows, F columns, H distinct values that have their own inputs.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ import numpy as np
 from xaijax.core.errors import InputTypeError
 from xaijax.tables.rows import rows_of
 
-FEWEST, MOST = 3, 16  # distinct values of a column of numbers; two are told apart by one number
-MOST_TEXTS = 64  # of a column of texts, the most frequent
-BEYOND = 0.1  # of a column's range, how far a row may be outside of it and still be told
-LEAST_TIMES = 5  # a text occurs: one of a single row is no input, and stands in no file
+FEWEST, MOST = 3, 16  # distinct values of a column of numbers; one number is enough for two
+MOST_TEXTS = 64  # of a column of texts, the most frequent ones
+BEYOND = 0.1  # share of a column's range by which a row may be outside of it
+LEAST_TIMES = 5  # occurrences of a text: a text of a single row is no input, and is in no file
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the columns of the training rows are like, by which other rows are read.
+    """Properties of the columns of the training rows, used to read other rows.
 
-    A column of numbers is one standardised input. Where it has few distinct values it is a code as
-    often as an amount, so each of these has an input of its own beside it, 1 where the row has it.
-    A column of texts has only those. A missing number is 0, the mean, and a distinct value.
+    A column of numbers is one standardised input. A column with few distinct values is a code as
+    often as an amount, so each of its values also has its own input, 1 if the row has it. A column
+    of texts has only those. A missing number is 0, the mean, and a distinct value.
     """
 
-    shape: tuple[int, ...]  # of one row, as the user's network takes it
-    mean: np.ndarray  # float64 [F]; 0 of texts
-    scale: np.ndarray  # float64 [F]; 1 of texts and of constant columns
+    shape: tuple[int, ...]  # shape of one row, as the user's network takes it
+    mean: np.ndarray  # float64 [F]; 0 for texts
+    scale: np.ndarray  # float64 [F]; 1 for texts and constant columns
     numbers: np.ndarray  # int64, which columns are numbers that vary
     hot_columns: np.ndarray  # int64 [H]
     hot_levels: np.ndarray  # float32 [H], as `read` gives them
-    texts: dict[int, tuple[str, ...]]  # column -> its texts; their places are what is read
-    reach: np.ndarray  # float64 [2, F], the least and the most that the bounds know of, as read
-    gaps: np.ndarray  # bool [F], whether they know of a missing number
+    texts: dict[int, tuple[str, ...]]  # column -> its texts; `read` returns their positions
+    reach: np.ndarray  # float64 [2, F], lowest and highest numbers that the bounds cover, as read
+    gaps: np.ndarray  # bool [F], whether they cover a missing number
 
     @classmethod
     def of(cls, rows: Any) -> Inputs:
-        """Those of the training rows."""
+        """The inputs for the training rows."""
         columns = _columns(rows)
         F = len(columns)
         texts = {j: _levels(one) for j, one in enumerate(columns) if one.dtype.kind == "O"}
@@ -59,7 +59,7 @@ class Inputs:
         return _with_distinct(known, known.read(rows))
 
     def reaching(self, read: np.ndarray) -> Inputs:
-        """The same where rows, read [R, F], are all that a network and its bounds know of."""
+        """The same, if the network and its bounds cover rows, read [R, F], only."""
         gaps, filled = np.isnan(read), read.astype(np.float64)
         low = np.where(gaps, np.inf, filled).min(axis=0)
         high = np.where(gaps, -np.inf, filled).max(axis=0)
@@ -68,7 +68,7 @@ class Inputs:
         return replace(self, reach=np.stack([low - more, high + more]), gaps=gaps.any(axis=0))
 
     def outside(self, read: np.ndarray) -> np.ndarray:
-        """Which numbers of rows, read [R, F], are outside of that; bool [R, F]."""
+        """Whether each number of rows, read [R, F], is outside of the range; bool [R, F]."""
         gaps = np.isnan(read)
         known = (read >= self.reach[0]) & (read <= self.reach[1])
         return np.where(gaps, ~self.gaps, ~known)
@@ -79,7 +79,7 @@ class Inputs:
         return not self.texts
 
     def read(self, rows: Any) -> np.ndarray:
-        """Standardised numbers float32 [R, F]; of texts their places, -1 for one not known."""
+        """Standardised numbers float32 [R, F]; for texts their positions, -1 for unknown ones."""
         if not self.texts and not rows_of(rows).is_frame:
             given = np.asarray(rows_of(rows).matrix()).reshape(len(rows_of(rows)), -1)
             return ((given - self.mean) / self.scale).astype(np.float32)
@@ -94,18 +94,18 @@ class Inputs:
 
     @property
     def width(self) -> int:
-        """Inputs of a dense network, without f(x)."""
+        """Number of inputs of a dense network, without f(x)."""
         return len(self.numbers) + len(self.hot_columns)
 
     def encoded(self, read: jax.Array) -> jax.Array:
-        """What `read` gave [R, F] as inputs [R, width]; traced."""
+        """The result of `read` [R, F] as inputs [R, width]; traced."""
         dense = jnp.nan_to_num(read[:, self.numbers])
         own, levels = read[:, self.hot_columns], jnp.asarray(self.hot_levels)
         hot = (own == levels) | (jnp.isnan(own) & jnp.isnan(levels))
         return jnp.concatenate([dense, hot.astype(jnp.float32)], axis=1)
 
     def shaped(self, read: jax.Array) -> jax.Array:
-        """What `read` gave [R, F] as rows [R, *F] of standardised numbers; traced."""
+        """The result of `read` [R, F] as rows [R, *F] of standardised numbers; traced."""
         return jnp.nan_to_num(read).reshape(-1, *self.shape)
 
 
@@ -114,7 +114,7 @@ def _none() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
-    """The same with the distinct values of what was read of the training rows, [R, F]."""
+    """The same with the distinct values of the training rows, as read [R, F]."""
     columns, levels = [], []
     for j, one in enumerate(read.T):
         if j in known.texts:
@@ -130,7 +130,7 @@ def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
 
 
 def _columns(rows: Any) -> list[np.ndarray]:
-    """Each column [R], of numbers or of objects that stand for texts."""
+    """Each column [R], of numbers or of objects that are texts."""
     held = rows_of(rows)
     if held.is_frame:
         found = held.columns()
@@ -143,7 +143,7 @@ def _columns(rows: Any) -> list[np.ndarray]:
 
 
 def _shape(rows: Any) -> tuple[int, ...]:
-    """Of one row; of frames and of rows in several arrays, all entries in a line."""
+    """The shape of one row; frames, and rows in several arrays, have all entries in a line."""
     held = rows_of(rows)
     if held.kind == "array":
         return tuple(held.instance)

@@ -1,7 +1,7 @@
-"""The training loop: Adam with decoupled weight decay, watched by rows that are not trained on.
+"""The training loop: Adam with decoupled weight decay, validated on rows that are not trained on.
 
-What is kept is a running mean of the parameters over the last hundred steps or so (Polyak and
-Juditsky 1992): labels are noisy, and so are single steps.
+The result is a running mean of the parameters over about the last hundred steps (Polyak and
+Juditsky 1992), because labels are noisy and single steps are too.
 
 Letters: n training rows, F columns, P players, K outputs.
 """
@@ -22,15 +22,15 @@ from xaijax.core.optional import require
 from xaijax.methods.amortized.calling import fewest_judges
 from xaijax.methods.amortized.predictor import Predictor
 
-CHECKS = 50  # of the validation rows while the network learns
-DECAY = 1e-4  # of the weights, a step at rate 1
-KEPT = 0.99  # of the mean of the parameters, from one step to the next
+CHECKS = 50  # checks on the validation rows during training
+DECAY = 1e-4  # decay of the weights, per step at rate 1
+KEPT = 0.99  # share of the parameters' mean kept from one step to the next
 WARM = 0.05  # share of the steps in which the rate rises from 0; then it falls along a cosine
 
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a network is trained."""
+    """The settings of the training."""
 
     steps: int
     batch: int  # rows in a step
@@ -39,18 +39,18 @@ class TrainingRecipe:
 
     @property
     def each(self) -> int:
-        """Steps from one check to the next."""
+        """Number of steps from one check to the next."""
         return -(-self.steps // CHECKS)
 
     @property
     def total(self) -> int:
-        """Steps in all, rounded up to whole checks."""
+        """Total number of steps, rounded up to whole checks."""
         return -(-self.steps // self.each) * self.each
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Rows with the values that the network should give them."""
+    """Rows with the values that the network should predict."""
 
     read: np.ndarray  # float32 [n, F], as `Inputs.read` gives them
     full: np.ndarray  # float64 [n, K], f(x)
@@ -60,7 +60,7 @@ class Lesson:
         return len(self.read)
 
     def take(self, places: np.ndarray) -> Lesson:
-        """The rows at these places."""
+        """The rows at these positions."""
         return Lesson(self.read[places], self.full[places], self.values[places])
 
 
@@ -71,7 +71,7 @@ def learn(
     recipe: TrainingRecipe,
     stepped: Callable[[int], object],
 ) -> tuple[Any, int]:
-    """(the parameters of the smallest validation error, the steps after which they were met)."""
+    """(the parameters of the smallest validation error, the steps after which they occurred)."""
     optax = require("optax", "optax")
     rate = optax.warmup_cosine_decay_schedule(
         0.0, recipe.learning_rate, max(1, int(WARM * recipe.total)), recipe.total + 1
@@ -110,7 +110,7 @@ def learn(
 
 
 def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
-    """Mean square of the error in units of the values' spread; of NaN infinity."""
+    """Mean squared error in units of the values' spread; infinite for NaN."""
     line = np.zeros(1 + predictor.told_by)
     found, _ = predictor.of(params, line, rows.read, rows.full)
     error = float(np.mean(((found - rows.values) / predictor.scale) ** 2))
@@ -118,7 +118,9 @@ def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
 
 
 def _batches(n: int, recipe: TrainingRecipe) -> list[np.ndarray]:
-    """Places of the rows of each step, int32 [steps of a check, rows]: all rows in every epoch."""
+    """Positions of the rows of each step, int32 [steps of a check, rows]: all rows in every
+    epoch.
+    """
     rng = np.random.default_rng([recipe.seed, 2])
     size = min(recipe.batch, n)
     per_epoch = n // size
@@ -128,14 +130,14 @@ def _batches(n: int, recipe: TrainingRecipe) -> list[np.ndarray]:
     return list(every.reshape(-1, recipe.each, size))
 
 
-SHARE = 10  # one row in so many is kept from training, to watch it by
-MOST_WATCHED = 5_000  # rows at most
-LEAST = 20  # rows beside the judge's
+SHARE = 10  # one row in this number is kept from training, for validation
+MOST_WATCHED = 5_000  # at most this number of rows
+LEAST = 20  # rows in addition to the judge's
 
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Places of rows, int64 each; together all of them, each once."""
+    """Positions of rows, int64 each; together all rows, each once."""
 
     training: np.ndarray
     validation: np.ndarray
@@ -143,13 +145,13 @@ class RowSplit:
 
 
 def read_hidden(hidden: Any) -> tuple[int, ...]:
-    """Widths of layers, whole numbers of at least 1."""
+    """Reads widths of layers, whole numbers of at least 1."""
     widths = checks.listed(hidden, "hidden", "widths of layers, such as [256, 256]")
     return tuple(checks.whole_number(one, "hidden") for one in widths)
 
 
 def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> TrainingRecipe:
-    """How the network is trained."""
+    """Reads how the network is trained."""
     return TrainingRecipe(
         checks.whole_number(steps, "steps"),
         checks.whole_number(batch, "batch"),
@@ -159,7 +161,7 @@ def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> Traini
 
 
 def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
-    """Which of N rows judge, watch and train, drawn by the seed."""
+    """Splits N rows into those that judge, validate and train, drawn by the seed."""
     judges = checks.whole_number(judge, "judge")
     fewest = fewest_judges(confidence)
     if judges < fewest:
@@ -179,6 +181,6 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
 
 
 def read_share(fallback: Any) -> float:
-    """A number from 0 to 1."""
+    """Reads a number from 0 to 1."""
     what = "a share of the rows, from 0 (none) to 1 (all)"
     return checks.number(fallback, "fallback", what, lambda one: 0 <= one <= 1)

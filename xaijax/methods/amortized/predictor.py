@@ -1,14 +1,14 @@
-"""Values of rows by the network, tile by tile, with their sums set right.
+"""Values of rows by the network, tile by tile, with corrected sums.
 
-The network's own values u do not add up to what they should. Additive normalisation adds the same
-to each of the P players,
+The network's own values u do not add up to the right sum. Additive normalisation adds the same
+amount to each of the P players,
 
     phi_j = u_j + (f(x) - base - sum of u) / P,
 
-the nearest values that do add up (FastSHAP, Jethani et al. 2022, section 3). It is applied while
-the network learns, and in use, there in float64.
+which gives the nearest values that do add up (FastSHAP, Jethani et al. 2022, section 3). It is
+applied during training, and in use, where it is computed in float64.
 
-Letters: N rows, R rows of a tile, P players, K outputs, F columns, D what difficulty is told by.
+Letters: N rows, R rows of a tile, P players, K outputs, F columns, D features for the difficulty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xaijax.core.errors import InputError
 from xaijax.methods.amortized.inputs import Inputs
 from xaijax.models.model import Model
 
-TILE = 1024  # rows; those of a piece are all on their way before the first is waited for
+TILE = 1024  # rows; all tiles of a piece are dispatched before the first is waited for
 
 
 class Predictor:
@@ -48,19 +48,19 @@ class Predictor:
         self._told = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
 
     def learned(self, params: Any) -> None:
-        """These are the network's parameters from now on."""
+        """Sets the network's parameters."""
         params = jax.tree.map(jnp.asarray, params)
         self.network = replace(self.network, params=params)
 
     @cached_property
     def told_by(self) -> int:
-        """D."""
+        """The number D of features for the difficulty."""
         rows = jax.ShapeDtypeStruct((TILE, len(self.inputs.mean)), jnp.float32)
         full = jax.ShapeDtypeStruct((TILE, len(self.base)), jnp.float32)
         return jax.eval_shape(self.values, self.network.params, rows, full)[1].shape[1]
 
     def values(self, params: Any, read: jax.Array, full: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """(values [R, P, K] in float32 that add up, what tells difficulty [R, D]); traced.
+        """(values [R, P, K] in float32 that add up, features for the difficulty [R, D]); traced.
 
         full: f(x) [R, K].
         """
@@ -78,7 +78,7 @@ class Predictor:
     def of(
         self, params: Any, line: np.ndarray, read: np.ndarray, full: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(values [N, P, K] that add up, a line in what tells difficulty [N]) of rows, float64.
+        """(values [N, P, K] that add up, heights of the difficulty's line [N]) of rows, float64.
 
         line: its weights [1 + D]; read: the rows [N, F]; full: f(x) float64 [N, K].
         """
@@ -95,7 +95,7 @@ class Predictor:
         return values, height
 
     def told(self, params: Any, read: np.ndarray, full: np.ndarray) -> np.ndarray:
-        """What tells the difficulty of rows, float64 [N, D]."""
+        """The features for the difficulty of rows, float64 [N, D]."""
         parts = [
             np.asarray(self._told(params, *_filled(read[here], full[here])), np.float64)
             for here in _tiles(len(read))
@@ -114,7 +114,7 @@ def _tiles(rows: int) -> list[slice]:
 
 
 def _filled(*parts: np.ndarray) -> list[np.ndarray]:
-    """The same rows of each in float32, as many as a tile has: the last one is repeated."""
+    """The same rows in float32, padded to the size of a tile by repeating the last one."""
     more = TILE - len(parts[0])
     return [
         np.concatenate([one, np.repeat(one[-1:], more, axis=0)]).astype(np.float32)
@@ -124,23 +124,23 @@ def _filled(*parts: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-# (parameters, rows as `Inputs.read` gives them [R, F], standardised f(x) [R, K]) ->
-# (raw values [R, P K], what else tells how difficult a row is [R, any])
+# (parameters, rows as `Inputs.read` gives them [R, F], standardised f(x) [R, K]) -> (raw values [R,
+# P K], more features for the difficulty of a row [R, any])
 Apply = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What is trained: a function, and the parameters that it starts with."""
+    """A network to train: a function, and its initial parameters."""
 
     apply: Apply
     params: Any  # a pytree of float arrays
 
 
 def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: int) -> Network:
-    """Layers of these widths with SiLU between them, of the encoded inputs and f(x).
+    """Layers of these widths with SiLU between them, on the encoded inputs and f(x).
 
-    The last layer starts near 0, so that all rows start at the mean values.
+    The last layer starts near 0, so all rows start at the mean values.
     """
     widths = (inputs.width + K, *hidden, outputs)
     rng = np.random.default_rng([seed, 1])
@@ -161,9 +161,9 @@ def dense(inputs: Inputs, hidden: tuple[int, ...], K: int, outputs: int, seed: i
 
 
 def given(model: Model, inputs: Inputs, outputs: int) -> Network:
-    """A module of the user's own, as `as_model` made it: standardised rows [R, *F] -> [R, P K].
+    """The user's own module, as `as_model` made it: standardised rows [R, *F] -> [R, P K].
 
-    Its arrays of floats are trained; others stay as they are.
+    Its float arrays are trained; others stay as they are.
     """
     answer = model.apply
     if model.loop != "jax" or answer is None:

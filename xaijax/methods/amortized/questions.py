@@ -1,4 +1,4 @@
-"""What the explainer of an amortised one is asked: values of rows, f(x), base value, fingerprint.
+"""Uses of the explainer of an amortised one: values of rows, f(x), base value, fingerprint.
 
 Letters: N rows, B background rows, P players, K outputs, n of them sampled.
 """
@@ -27,14 +27,14 @@ from xaijax.results.fingerprint import Fingerprint
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 
-NEAR = 1e-5  # of base values, relative to their size: float32 sums in another order
+NEAR = 1e-5  # for base values, relative to their size: float32 sums in another order
 
 
 class Teacher:
-    """An explainer as the network's teacher: it may be asked about whole rows at any time."""
+    """An explainer as the network's teacher, which can explain full rows at any time."""
 
     def __init__(self, explainer: Explainer) -> None:
-        """Refuses what has no base value that all rows share, or whose values do not add up."""
+        """Raises if rows do not share one base value, or if values do not add up."""
         if type(explainer) is not Explainer:
             raise InputTypeError(
                 f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}. Say "
@@ -43,14 +43,14 @@ class Teacher:
         evaluator = explainer._evaluator
         if evaluator is None or hasattr(evaluator.engine.replacement.table, "stand_ins"):
             raise InputError(
-                "explainer has a baseline, or players, of each instance. Each row then has a base "
-                "value or players of its own, which the network is not told. Give background rows "
+                "explainer has a baseline, or players, for each instance. Each row then has a base "
+                "value or players of its own, which the network does not get. Give background rows "
                 "and players= that all rows share."
             )
         if evaluator.engine.fixed:
             raise InputError(
                 "explainer has columns that are never replaced (-1 in players=), so that each row "
-                "has a base value of its own, which the network is not told. Make them players."
+                "has a base value of its own, which the network does not get. Make them players."
             )
         if not named(explainer.index).efficient:
             raise InputError(
@@ -61,19 +61,19 @@ class Teacher:
 
     @property
     def players(self) -> tuple[str, ...]:
-        """Their names, [P]."""
+        """The players' names, [P]."""
         return self.explainer.players.names
 
     def read(self, X: Any) -> Any:
-        """X checked and copied, as the model takes rows."""
+        """X, checked and copied, as the model takes rows."""
         explainer = self.explainer
         table = explainer._open().engine.replacement.table
         return table.read(X, "X", explainer.model.allow_nan)
 
     def explained(self, rows: Any, progress: Progress, seed: int | None = None) -> Labels:
-        """The values of rows by the explainer, with how long it took.
+        """The values of rows by the explainer, with the time they took.
 
-        seed: given where a network learns from them or is judged by them; see `labelled`.
+        seed: given if a network is trained or judged on the values; see `labelled`.
         """
         started = time.perf_counter()
         if seed is None:
@@ -117,7 +117,7 @@ class Teacher:
         return replace(asked, question=question)
 
     def best(self) -> Teacher:
-        """The same question answered as well as "auto" can: for rows that judge."""
+        """The same question with the best values that "auto" gives, for rows that judge."""
         own = self.explainer
         if own.budget is None and own.tolerance is None and own.estimator in ("exact", "auto"):
             return self
@@ -127,7 +127,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class Labels:
-    """What the explainer answered."""
+    """The explainer's results, as labels for training."""
 
     explanation: Explanation
     values: np.ndarray  # float64 [N, P, K]
@@ -136,7 +136,7 @@ class Labels:
 
     @property
     def model_rows(self) -> int:
-        """Rows that it took."""
+        """Number of model rows used."""
         return int(self.explanation.stats["model_rows"])
 
     @property
@@ -148,10 +148,10 @@ class Labels:
 def refuse_other(
     known: Fingerprint, base: np.ndarray, spread: np.ndarray, question: Teacher
 ) -> None:
-    """Raises InputError for an explainer of another question than what was learned.
+    """Raises InputError if the explainer has another question than the one learned.
 
-    base: the base values that were learned, [K]. They tell models apart that cannot be read.
-    spread: of f(x), [K], by which equal base values are told.
+    base: the learned base values, [K]. They distinguish models that cannot be read.
+    spread: that of f(x), [K], the scale on which base values count as equal.
     """
     found, name = question.fingerprint(), question.explainer.model.name
     for field in known.why_not(found):
@@ -162,7 +162,7 @@ def refuse_other(
             )
         if field == "model":
             raise InputError(
-                f"explainer asks another model ({name}) than what was learned: another program, "
+                f"explainer has another model ({name}) than what was learned: another program, "
                 "other parameters, or another fit. Fit anew for it."
             )
         told = "rows of a shape" if field == "shape" else "players"
@@ -174,37 +174,37 @@ def refuse_other(
     if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():
         raise InputError(
             f"explainer has the base value {own.tolist()}, but what was learned has "
-            f"{base.tolist()}: it asks another model ({name}). Fit anew."
+            f"{base.tolist()}: it has another model ({name}). Fit anew."
         )
 
 
 def rows_at(rows: Any, places: np.ndarray) -> Any:
-    """The rows at these places, of rows as they were read."""
+    """The rows at these positions, of rows as they were read."""
     return rows_of(rows.array if isinstance(rows, MappedRows) else rows).take(places)
 
 
 def rows_between(rows: Any, here: slice) -> Any:
-    """The same from one place to another."""
+    """The same from one position to another."""
     return rows[here] if isinstance(rows, MappedRows) else rows_of(rows).part(here.start, here.stop)
 
 
 def count_of(rows: Any) -> int:
-    """N."""
+    """The number N of rows."""
     return len(rows) if isinstance(rows, MappedRows) else len(rows_of(rows))
 
 
-# An explainer draws coalitions once for all rows of a call. The errors of its values then belong
-# to these draws: a network would learn them as if they were the model's. Here rows are explained
-# in GROUPS groups, each by draws of its own. What is common to the errors of all rows is the mean
-# of so many independent ones of mean 0.
+# An explainer draws coalitions once for all rows of a call. All values then share the errors of
+# these draws, and a network would learn them as if they were the model's. Here rows are explained
+# in GROUPS groups with separate draws. The common error of all rows is then the mean of that number
+# of independent errors of mean 0.
 
 GROUPS = 256
 
 
 def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Explanation:
-    """The values of rows as the explainer would give them, those sampled by groups.
+    """The values of rows as the explainer would give them, sampled by groups.
 
-    seed: with the explainer's own, of the draws.
+    seed: seeds the draws, with the explainer's own seed.
     """
     started = time.perf_counter()
 
@@ -221,7 +221,7 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
     bar = progress_bar(progress, coming)
     with bar:
         answer = _answer(explainer, game, choice, seed)
-        bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked
+        bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
     seconds = time.perf_counter() - started
     return explanation(explainer, X, rows, game, choice, answer, before, seconds)
 

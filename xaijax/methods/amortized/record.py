@@ -1,4 +1,4 @@
-"""From values to an Explanation that says how they were made and what they cost.
+"""Makes an Explanation of values, with how they were made and what they cost.
 
 Letters: N rows, P players, K outputs.
 """
@@ -17,7 +17,7 @@ from xaijax.methods.record import VERSIONS, functions_of, instances, numbers
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of
 
-ROUNDINGS = 4  # of each of the P sums that set the values' sum right, and of this sum itself
+ROUNDINGS = 4  # for each of the P corrected sums, and for their total
 
 
 def explanation(
@@ -30,7 +30,7 @@ def explanation(
     so_far: int,
     seed: int,
 ) -> Explanation:
-    """Put values, stats and provenance together; so_far: rows explained, these too."""
+    """The explanation: values, stats and provenance; so_far: rows explained, including these."""
     single = fitted.outputs is None
     errors, values = answered.std_errors, answered.values
     base = np.repeat(fitted.base[None], len(values), axis=0)
@@ -81,7 +81,7 @@ def explanation(
 
 
 def fingerprint(fitted: FittedNetwork) -> Fingerprint:
-    """Returns the fingerprint of all explanations by what was learned."""
+    """Returns the fingerprint of all explanations by this network."""
     own = {"feature_names": fitted.fingerprint.question["players"], "output_names": fitted.outputs}
     return fingerprint_of(_digests(fitted), _facts(fitted), **own, kind="amortized")
 
@@ -96,9 +96,9 @@ def _digests(fitted: FittedNetwork) -> dict[str, str | None]:
 
 
 def _efficiency(base: np.ndarray, answered: AmortizedValues) -> tuple[np.ndarray, np.ndarray]:
-    """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output, [N] each.
+    """(|base + sum of values - f(x)|, its rounding bound) of the worst output, [N] each.
 
-    The network's sums are set right in float64: P + 1 sums of at most the size of all values, with
+    The network's sums are corrected in float64: P + 1 sums of at most the size of all values, with
     f(x) and the base value. Rows that the explainer answered have its float32 roundings.
     """
     values, full = answered.values, answered.full
@@ -109,7 +109,7 @@ def _efficiency(base: np.ndarray, answered: AmortizedValues) -> tuple[np.ndarray
 
 
 def warn_below(fitted: FittedNetwork, share: float, so_far: int) -> None:
-    """Warn where the explainer itself would have been faster for all rows so far."""
+    """Warns if the explainer itself would have been faster for all rows so far."""
     needed = fitted.cost.break_even(share)
     if so_far >= needed:
         return

@@ -1,4 +1,4 @@
-"""A rule of a person's own: its precision at one instance.
+"""The precision of a given rule at one instance.
 
 Letters: F columns, D listed draws.
 """
@@ -29,10 +29,10 @@ def evaluated(
 ) -> tuple[Any, Found, str]:
     """(the game of x, what was found, the search); asked: threshold, delta, the number of draws.
 
-    searches: as asked for, and what that is for `explain`. An interval of one's own may make of a
-    column that went by equality one whose values are drawn, and then no average is exact.
+    searches: as requested, and as resolved for `explain`. If a given interval is on a column that
+    was compared by equality, its values are drawn, and then no average is exact.
 
-    Raises InputError for predicates that x does not satisfy, or that no data row satisfies where
+    It raises InputError for predicates that x does not satisfy, or that no data row satisfies if
     the space needs one.
     """
     tau, delta, count = asked
@@ -79,7 +79,7 @@ def evaluated(
 
 
 def _search(problem: AnchorProblem, searches: tuple[str, str], bins: Bins) -> str:
-    """The search with the bins that the predicates make."""
+    """The search to use with the bins that the predicates make."""
     asked, chosen = searches
     if problem.space is None:
         return chosen
@@ -98,7 +98,7 @@ def _game_of(problem: AnchorProblem, rows: Any, bins: Bins, samples: int) -> Any
             return problem.game(rows, samples)
         finally:
             problem.bins = own
-    problem.asker()  # settles the weights
+    problem.asker()  # computes the weights
     return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
 
 
@@ -132,15 +132,15 @@ def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed:
 
 
 def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(first bin, last bin) that each rule keeps of a column, int32 [N, F]; x's own elsewhere.
+    """(first bin, last bin) that each rule keeps in a column, int32 [N, F]; x's own bin elsewhere.
 
-    Not looked at where draws do not read bins: a kept column has x's own value, or a sampler's.
+    They are not checked if draws do not read bins: a kept column has x's own value, or a sampler's.
     """
     if problem.bins is None or problem.space is None or problem.space.KEEPS_OWN:
         none = np.zeros((len(rules), problem.F), np.int32)
         own = none if problem.bins is None else problem.bins.of(rows)
         return own, own
-    low, ranged = problem.bins.of(rows), problem.asker().space.ranges()  # settles the weights
+    low, ranged = problem.bins.of(rows), problem.asker().space.ranges()  # computes the weights
     high = low.copy()
     for n, rule in enumerate(rules):
         for predicate in rule.predicates:

@@ -1,4 +1,4 @@
-"""The question that an `AnchorExplainer` asks: its arguments as read, and games made of them.
+"""The question of an `AnchorExplainer`: its arguments as read, and the games made of them.
 
 Letters: N instances, B data rows, F columns, P players.
 """
@@ -32,7 +32,7 @@ from xaijax.tables.table import FloatTable
 
 
 class AnchorProblem:
-    """Model, data, bins, space and what "the same prediction" means."""
+    """Model, data, bins, space and what counts as the same prediction."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class AnchorProblem:
         table_rows: Any,
         **options: Any,
     ) -> None:
-        """Arguments as of `AnchorExplainer`; options: of the `Evaluator`."""
+        """Reads the arguments, as for `AnchorExplainer`; options: those of the `Evaluator`."""
         if not model.deterministic:
             raise InputError(
                 "model: rules are about one answer per row, and the model is declared "
@@ -69,13 +69,13 @@ class AnchorProblem:
             checks.one_of(weights, "weights", ("balanced",))
             if self.tolerance is not None:
                 raise InputError(
-                    "weights='balanced' is of classes; with tolerance= there are none."
+                    "weights='balanced' needs classes; with tolerance= there are none."
                 )
         masked = isinstance(perturbation, Baseline)
         sampled = not masked and not isinstance(perturbation, str)
         if (sampled or masked) and weights is not None:
             raise InputError(
-                "weights= are of the data rows that are drawn; a sampler draws its own. Leave them "
+                "weights= are of the data rows, and a sampler draws its own rows. Leave them "
                 "out, or weigh within the sampler."
             )
         replacement = pool_of(model, data, None if self.balanced else weights)
@@ -95,7 +95,7 @@ class AnchorProblem:
         self.sampler: Callable[..., Any] | PlayerSpace | None = None
         self.space: Perturbation | None = None
         self.bins: Bins | None = None
-        self.rows: Any = None  # the data rows [B], where there are bins
+        self.rows: Any = None  # the data rows [B], if there are bins
         if single and len(table.shape) == 1 and not masked:
             self.rows = replacement.as_read
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
@@ -112,29 +112,29 @@ class AnchorProblem:
             named = checks.one_of(perturbation, "perturbation", tuple(SPACES))
             count = checks.whole_number(table_rows, "table_rows")
             self.space = SPACES[named](replacement, self.bins, flip, count)
-        if self.bins is None:  # rules are about players, which have names of their own
+        if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
         limits = limits_of(**options)
         self.evaluator = Evaluator(self.asked_model, replacement, singles, limits)
-        if self.space is not None:  # of each draw a donor, a weight, and flags of what it is asked
+        if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
         self._asker: RuleAsker | None = None
-        self._weighed: int | None = None  # the fit by which the data are balanced
+        self._weighed: int | None = None  # the fit that balances the data
 
     @property
     def F(self) -> int:
-        """What rules are about: columns, or players."""
+        """The number of columns, or of players, that rules are about."""
         return self.players.count
 
     @property
     def space_name(self) -> str:
-        """As messages and the provenance have it."""
+        """The space's name in messages and in the provenance."""
         if isinstance(self.sampler, PlayerSpace):
             return self.sampler.NAME
         return "sampler" if self.space is None else self.space.NAME
 
     def read(self, X: Any) -> Any:
-        """The rows X, checked, with all digits that bins compare; raises the error family."""
+        """The rows X, checked, with all digits that bins compare; raises the input errors."""
         rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
         if self.space is not None and (exact := self._exact(X, "X", "the data")) is not None:
@@ -147,13 +147,13 @@ class AnchorProblem:
         return rows
 
     def _exact(self, X: Any, name: str, owner: str) -> np.ndarray | None:
-        """The rows with all their digits; None: the model reads them all."""
+        """The rows with all their digits; None if the model's rows have them all."""
         if not isinstance(self.table, FloatTable):
             return None
         return self.table.read_exactly(X, name, self.model.allow_nan, owner)
 
     def games(self, rows: Any, coverage_samples: int, beam: int, seed: int | None = None) -> Any:
-        """(first place, game) of as many instances as fit the memory together."""
+        """(first position, game) of as many instances as fit into memory together."""
         step = self.at_a_time(beam, coverage_samples)
         for first in range(0, len(rows_of(rows)), step):
             some = rows_of(rows).part(first, first + step)
@@ -162,7 +162,9 @@ class AnchorProblem:
     def game(
         self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
     ) -> Any:
-        """The rules of these rows; seed: of draws of their own; first: the place of these in X."""
+        """The game of these rows; seed: for separate draws; first: the position of the rows in
+        X.
+        """
         if self.sampler is not None:
             return SampledGame(
                 self.evaluator,
@@ -182,7 +184,7 @@ class AnchorProblem:
         return RuleGame(asker, rows, first)
 
     def asker(self, space: Perturbation | None = None) -> RuleAsker:
-        """The loop and arrays of the space (another one: made anew)."""
+        """The loop and arrays of the space; for another space they are made anew."""
         assert self.space is not None
         self._weigh()
         if space is not None:
@@ -193,13 +195,13 @@ class AnchorProblem:
         return self._asker
 
     def predictions(self, own: np.ndarray) -> list[Any]:
-        """What the model predicts, of its answers float64 [N, A]."""
+        """The predictions for the model's answers float64 [N, A]."""
         if self.tolerance is not None:
             return own[:, 0].tolist()
         return [self.codes.label(code) for code in own[:, 0].tolist()]
 
     def refuse_answers(self, own: np.ndarray) -> None:
-        """Raise InputError where tolerance= meets several outputs."""
+        """Raises InputError if tolerance= is used with several outputs."""
         if self.tolerance is not None and own.shape[1] != 1:
             raise InputError(
                 f"tolerance={self.tolerance:g} compares one number a row, and the model returns "
@@ -207,7 +209,9 @@ class AnchorProblem:
             )
 
     def _weigh(self) -> None:
-        """weights="balanced": every predicted class of the data has the same total weight."""
+        """Applies weights="balanced": every predicted class of the data has the same total
+        weight.
+        """
         if not self.balanced or self.space is None:
             return
         self.evaluator.refresh()
@@ -220,7 +224,9 @@ class AnchorProblem:
         self._weighed, self._asker = self.evaluator.fits, None
 
     def refuse_draws(self, draws: int, name: str) -> None:
-        """Raise MemoryPlanError where so many draws of one instance cannot be held; name: whose."""
+        """Raises MemoryPlanError if these draws of one instance do not fit; name: their
+        argument.
+        """
         # A question, a place, a number and a flag each; a row of the space names its columns too.
         of_rows = self.space is None or self.space.OF_ROWS
         each = 64 + 4 * self.F if of_rows else 4 + self.F // 4
@@ -235,8 +241,9 @@ class AnchorProblem:
             )
 
     def held(self, settings: SearchSettings, N: int) -> dict[str, int]:
-        """The bytes of results that a search for the rules of N instances holds: the searches, and
-        the draws of a table that are looked at together.
+        """The bytes of results that a search for the rules of N instances holds.
+
+        These are the searches, and the draws of a table that are processed together.
         """
         beam, samples = settings.beam_size or 1, settings.coverage_samples
         together = min(N, self.at_a_time(beam, samples))
@@ -248,7 +255,7 @@ class AnchorProblem:
         return {"results": results + draws}
 
     def _bytes_of_search(self, beam: int, samples: int) -> int:
-        """What the search for one instance's rule holds."""
+        """Bytes that the search for one instance's rule holds."""
         B = self.evaluator.engine.replacement.count if self.sampler is None else samples
         A = beam * self.F
         each = A * (-(-B // 64) * 8 + 2 * self.F + 40) + beam * self.F * self.F
@@ -257,9 +264,9 @@ class AnchorProblem:
         return each
 
     def at_a_time(self, beam: int, samples: int) -> int:
-        """Instances whose rules are searched together.
+        """Number of instances whose rules are searched together.
 
-        Raises MemoryPlanError where one alone needs more than all of it.
+        It raises MemoryPlanError if one instance alone needs more than the whole memory.
         """
         each = self._bytes_of_search(beam, samples)
         wide = f"beam_size={beam:,}"
@@ -314,7 +321,9 @@ def refuse_empty(
     numbers: np.ndarray,
     rows: Any,
 ) -> None:
-    """Raise InputError for the rule bool [1, F] of one instance, numbers int32 [1, F] its bins."""
+    """Raises InputError for the rule bool [1, F] of one instance; numbers int32 [1, F]: its
+    bins.
+    """
     if game.cover is None or problem.space is None:
         return
     needs = problem.space.with_bins(bins).needs_support()
@@ -332,7 +341,7 @@ def refuse_empty(
 
 
 def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, before: int) -> None:
-    """Raise InputError for an instance none of whose predicates any data row satisfies."""
+    """Raises InputError for an instance if no data row satisfies any of its predicates."""
     lost = np.flatnonzero(~game.allowed().any(axis=1))
     if len(lost) and isinstance(game, RuleGame):
         n = int(lost[0])
@@ -347,7 +356,7 @@ def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, bef
 
 
 def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
-    """Raise InputError where a row, as read, does not satisfy its rule."""
+    """Raises InputError if a row, as read, does not satisfy its rule."""
     if problem.bins is None:
         return
     given = rows_of(rows)

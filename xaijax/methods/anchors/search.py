@@ -30,12 +30,12 @@ FIRST = 20  # draws that a candidate gets before it is compared
 MOST_WAITING = 1 << 16  # rules of one instance that wait in the search for the optimum
 OWN_VALUES = "tested at the instance's own values"
 
-Told = Callable[[int], Any]  # of how many more instances are done
+Told = Callable[[int], Any]  # reports how many more instances are done
 
 
 @dataclass
 class Found:
-    """What was found; every array begins with the axis N."""
+    """The results of a search; every array begins with the axis N."""
 
     rules: np.ndarray  # bool [N, F]
     precision: np.ndarray  # float64 [N]
@@ -45,11 +45,11 @@ class Found:
     accepted: np.ndarray  # bool [N]
     samples: np.ndarray  # int64 [N]
     rounds: int = 0
-    widened: int = 0  # rules that came out wider
+    widened: int = 0  # rules that were widened
 
     @classmethod
     def empty(cls, N: int, F: int) -> Found:
-        """Nothing yet."""
+        """A plan that asks nothing yet."""
         lost = np.full(N, np.nan)
         zero = np.zeros(N, np.int64)
         held = np.zeros(N, bool)
@@ -64,7 +64,7 @@ def search(game: Any, settings: SearchSettings, seed: int, told: Told = lambda d
         return by_draws(game, bandit(game, settings), told)
     if settings.finite:
         found = by_lists(game, settings, seed, lambda done: None)
-    else:  # what widens a rule has a chance of error too, half of delta
+    else:  # widening may err too, with half of delta
         half = replace(settings, delta=settings.delta / 2)
         found = by_draws(game, bandit(game, half))
     widen(game, found, settings, told)
@@ -72,14 +72,14 @@ def search(game: Any, settings: SearchSettings, seed: int, told: Told = lambda d
 
 
 def cover_of(game: Any) -> Any:
-    """Coverage of rules; where the space has none, fewer predicates stand for more of it."""
+    """Coverage of rules; if the space has none, fewer predicates count as more coverage."""
     if game.cover is None:
         return lambda rows, rules: 1.0 / (1.0 + rules.sum(axis=2))
     if getattr(game, "space", None) is None or not game.space.OF_ROWS:
         return game.cover.of
 
     def supported(rows: np.ndarray, rules: np.ndarray) -> np.ndarray:
-        # Below what any rule has: such a rule is never a candidate, since it has no rows to draw.
+        # Below any rule's coverage: such a rule is never a candidate, since it has no rows to draw.
         cover = game.cover.of(rows, rules)
         return np.where(cover > 0, cover, -1.0)
 
@@ -107,7 +107,7 @@ def bandit(game: Any, settings: SearchSettings) -> BeamSearch:
 
 
 def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Found:
-    """Ask for the draws that the search wants, until every instance is done."""
+    """Makes the draws that the search needs, until every instance is done."""
     found = Found.empty(game.N, game.F)
     state = beam.init(np.arange(game.N), game.allowed())
     while True:
@@ -116,7 +116,7 @@ def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Fou
         if done.any():
             _write(found, beam, state.take(done))
             told(int(done.sum()))
-            # Finished instances leave; the others are found at their new places.
+            # Finished instances are removed; the others get new positions.
             place = np.cumsum(~done) - 1
             state = state.take(~done)
             wanted = type(wanted)(place[wanted.place], *_rest(wanted))
@@ -143,7 +143,9 @@ def _write(found: Found, beam: BeamSearch, state: Any) -> None:
 
 
 def by_lists(game: Any, settings: SearchSettings, seed: int, told: Told) -> Found:
-    """Search by known precisions; with `confirm` on a share of the data, then tried on the rest."""
+    """Searches by known precisions; with `confirm` on a share of the data, then tests on the
+    rest.
+    """
     kind, space = settings.search, game.space
     D = len(space.listed(kind)[1])
     shares = np.ones((D, 1), bool)
@@ -233,7 +235,7 @@ def _optimum(game: Any, settings: SearchSettings, precision: Any, told: Told) ->
 
 
 def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:
-    """Try the rules that held on the rows that were held out; delta is split over those tried."""
+    """Tests the rules that held on the held-out rows; delta is split over the tested rules."""
     rules, cover, _, lead, lead_cover, _ = ranked
     tried = cover >= 0
     none = ~tried.any(axis=1)
@@ -250,7 +252,7 @@ def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: 
     floor[n, t] = np.where(known, lower(means, level), 0.0)
     goal = settings.threshold - settings.stop_epsilon
     holds = tried & (own >= settings.reaching) & (floor > goal)
-    # They come in the order of their coverage: the first that holds, else the surest.
+    # They are in the order of their coverage: the first that holds, else the one of highest bound.
     best = np.where(asked, floor, -1.0).argmax(axis=1)
     chosen = np.where(holds.any(axis=1), holds.argmax(axis=1), best)
     at = np.arange(len(cover))
@@ -264,7 +266,7 @@ def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: 
 
 
 def held_out(B: int, share: float, seed: int) -> np.ndarray:
-    """Which of the data are held out, bool [B]: the nearest number to the share, at random."""
+    """Whether each data row is held out, bool [B]: the nearest number to the share, at random."""
     count = min(max(round(B * share), 1), B - 1)
     held = np.zeros(B, bool)
     held[np.argsort(words(seed, (HELD_OUT, B), B), kind="stable")[:count]] = True
@@ -331,14 +333,14 @@ def found_rules(
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
     rows = game.rows
     single = getattr(rows, "dtype", None) == np.float32
-    if single and game.read_bins is not None:  # else `applies` compares with data of more digits
+    if single and game.read_bins is not None:  # for `applies`, data have more digits
         single = all(one.single for one in game.read_bins.columns)
     # Columns with bins that a rule keeps at the instance's own value.
     own_values = np.zeros(problem.F, bool)
     if problem.space is not None and problem.space.KEEPS_OWN:
         own_values = game.space.binned
     predictions = problem.predictions(game.own)
-    if game.read_bins is None:  # players without bins: as they are in x
+    if game.read_bins is None:  # players without bins are kept as they are in x
         names = problem.players.names
         rules = [np.flatnonzero(rule).tolist() for rule in found.rules]
         said = [([(j, AS_IT_IS) for j in r], [f"{names[j]} as it is" for j in r]) for r in rules]

@@ -25,7 +25,7 @@ DEFAULTS = {"delta": 0.1, "epsilon": 0.15, "stop_epsilon": 0.05}
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What is asked of a search."""
+    """The settings of a search."""
 
     threshold: float
     delta: float
@@ -46,7 +46,7 @@ class SearchSettings:
 
     @property
     def finite(self) -> bool:
-        """Whether precisions are known, rather than estimated draw by draw."""
+        """Whether precisions are known rather than estimated by draws."""
         return self.search in ("exact", "table")
 
 
@@ -66,9 +66,9 @@ def settings_of(
     confirm: Any = None,
     widen: bool = False,
 ) -> SearchSettings:
-    """Read them. search: resolved; asked: as it was given, for messages.
+    """Reads the settings. search: resolved; asked: as it was given, for messages.
 
-    Raises InputError; also for what the search would not look at.
+    It raises InputError, also for settings that the search would ignore.
     """
     tau = checks.share(threshold, "threshold", top=True)
     share = None if confirm is None else checks.share(confirm, "confirm")
@@ -86,7 +86,7 @@ def settings_of(
             f"search={search!r} estimates them. Say search='exact' or 'table', or a beam_size."
         )
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
-    if beam_size is not None:  # no beam is wider than all rules that there are
+    if beam_size is not None:  # a beam is never wider than the number of all rules
         beam_size = min(int(beam_size), (1 << F) - 1)
     return SearchSettings(
         threshold=tau,
@@ -102,7 +102,7 @@ def settings_of(
 
 
 def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: float | None) -> None:
-    """Refuse what the search would ignore."""
+    """Raises InputError for settings that the search would ignore."""
     used = {
         "exact": () if confirm is None else ("delta", "stop_epsilon"),
         "table": ("delta",) if confirm is None else ("delta", "stop_epsilon"),
@@ -117,12 +117,12 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
         if search == "sar":
             reason = "has a fixed budget, and no error to choose"
         elif name == "delta":
-            reason = "computes precisions on the data given, so no chance of error is promised"
+            reason = "computes exact precisions"
         else:
             reason = "knows precisions, so there is nothing to stop early"
             way = way if confirm is None else ""
         raise InputError(
-            f"{name}={value!r} has no place with {which} which {reason}. "
+            f"{name}={value!r} is not used by {which} which {reason}. "
             f"{way}{'leave it out' if way else 'Leave it out'}, or say search='kl-lucb'."
         )
     if confirm is not None and search not in ("exact", "table"):
@@ -133,7 +133,7 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
 
 
 def one_row(x: Any, data: Any) -> Any:
-    """x as a batch of one; data: whose columns a lone pandas row has."""
+    """x as a batch of one; data: has the columns of a single pandas row."""
     if rows_of(x).is_frame:
         if len(x) != 1:
             raise InputError(f"x must be one row, got a frame of {len(x)} rows.")
@@ -147,28 +147,28 @@ def one_row(x: Any, data: Any) -> Any:
 
 
 SEARCHES = ("auto", "exact", "table", "kl-lucb", "sar")
-# What a KL-LUCB search draws for each rule that an exact search looks at, both at the default
-# settings: 200 rows of Adult with the bench's network took 33,900 rows an instance for 93.8 rules
+# Draws of a KL-LUCB search for each rule that an exact search evaluates, both at the default
+# settings: 200 rows of Adult with the bench's network took 33,900 rows per instance for 93.8 rules
 # in "row", 38,800 for 93.0 in "row_bin": 361 and 417. (With beam_size=1: 227 and 271.)
 BANDIT_DRAWS = 390
-# Operations to draw a row of a rule, and more for each of its columns: hashed numbers, a choice of
-# a data row, a gather. A linear model on two cores took 52 million rows a second of 8 columns and
-# 28 of 32, which is 960 and 1,780 operations a row at the speed that `why_long` counts with.
+# Operations to draw a row of a rule, and for each of its columns: hashed numbers, a choice of a
+# data row, a gather. A linear model on two cores took 52 million rows per second of 8 columns and
+# 28 million of 32, which is 960 and 1,780 operations per row at the speed that `why_long` assumes.
 OF_A_DRAW, OF_A_DRAWN_COLUMN = 690, 30
 
 
 @dataclass(frozen=True)
 class SearchChoice:
-    """A search and why."""
+    """A search and the reason for it."""
 
     search: str
     reason: str
 
 
 def auto_search(space: Perturbation | None, model: Model) -> SearchChoice:
-    """What "auto" is; space None: players, or a person's own sampler."""
+    """The search that "auto" stands for; space None: players, or the user's own sampler."""
     if space is None:
-        return SearchChoice("kl-lucb", "draws of whole players, or by a sampler, are no list")
+        return SearchChoice("kl-lucb", "draws of players, or by a sampler, cannot be listed")
     F, finite = len(space.bins.columns), space.finite
     if finite is None:
         rows = f"{space.rows_of_rule:,} rows a rule"
@@ -176,7 +176,7 @@ def auto_search(space: Perturbation | None, model: Model) -> SearchChoice:
             "kl-lucb", f"an exact average over perturbation={space.NAME!r} has {rows}"
         )
     if space.ASKS_DATA:
-        return SearchChoice("exact", "it asks the data rows once, and nothing else")
+        return SearchChoice("exact", "it runs the data rows once, and nothing else")
     if model.backend == "jax":
         return SearchChoice(finite, "the model is traced, so rows are cheap")
     draws = len(space.listed(finite)[1])
@@ -189,10 +189,10 @@ def auto_search(space: Perturbation | None, model: Model) -> SearchChoice:
 
 
 def rows_of_search(space: Perturbation | None, settings: SearchSettings, F: int) -> tuple[int, int]:
-    """(rules of an instance, draws of each) that a search looks at, about.
+    """(rules of an instance, draws of each) that a search evaluates, approximately.
 
-    Rules of up to three columns: how far it goes follows from the answers, and on Adult's rows the
-    rules looked at are about as many (`BANDIT_DRAWS`).
+    Rules of up to three columns are counted. How far a search goes depends on the answers, and on
+    Adult's rows it evaluates about this number of rules (`BANDIT_DRAWS`).
     """
     beam, sizes = settings.beam_size or 1, range(1, min(3, settings.max_size) + 1)
     rules = sum(min(math.comb(F, s), beam * F) for s in sizes)
@@ -205,7 +205,7 @@ def rows_of_search(space: Perturbation | None, settings: SearchSettings, F: int)
 def tell_long_search(
     problem: AnchorProblem, game: RuleGame | SampledGame, settings: SearchSettings, N: int
 ) -> None:
-    """Warn of a long search of N instances before it starts; game: of the first of them."""
+    """Warns of a long search of N instances before it starts; game: that of the first of them."""
     rules, draws = rows_of_search(problem.space, settings, problem.F)
     drawn = 0 if settings.finite else OF_A_DRAW + OF_A_DRAWN_COLUMN * problem.F
     ways = "fewer rows of X or of data, max_size=, or table_rows= with search='table'"
@@ -215,7 +215,7 @@ def tell_long_search(
 
 
 def refuse_search(search: str, space: Perturbation | None) -> None:
-    """Raise where the space has no such search."""
+    """Raises if the space has no such search."""
     if search in ("kl-lucb", "sar"):
         return
     if space is None:

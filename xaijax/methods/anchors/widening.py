@@ -1,14 +1,14 @@
 """Wider rules: accepted rules lose predicates and take in neighbouring bins while they still hold.
 
-A step drops a predicate, or widens its range of bins, to the left or to the right, up to the next
-bin that adds a data row. Of each rule the step that gives the largest coverage is tried first. If
-the wider rule holds, it takes the place of the rule; if not, the next step is tried. A rule is done
-when no step holds. Every round is one question to the game, about one step of each instance.
+A step drops a predicate, or widens its range of bins to the left or to the right, up to the next
+bin that adds a data row. For each rule, the step that gives the largest coverage is tried first. If
+the wider rule holds, it replaces the rule; if not, the next step is tried. A rule is done when no
+step holds. Every round is one question to the game, about one step of each instance.
 
-In a search by draws, a step is tried on draws that nothing was decided on before. The search is
-given delta / 2. The other half is split over all looks at all steps of an instance
+In a search by draws, a step is tested on draws that no earlier decision used. The search is given
+delta / 2. The other half is split over all checks of all steps of an instance
 (`bandits.widening_rate`): steps make a rule whose precision is below threshold - stop_epsilon
-with chance at most delta / 2, beside what the search promises.
+with probability at most delta / 2, in addition to the search's own error.
 
 Letters: N instances, n some of them, F columns, B data rows, D listed draws.
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from xaijax.methods.anchors.search import Found
 
 DROP, LEFT, RIGHT = range(3)
-FRESH = 1 << 30  # the first draw: a search counts its own from 0, and never comes this far
+FRESH = 1 << 30  # the first draw: a search counts its draws from 0 and never gets this far
 
 
 def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
-    """Raise InputError where rules cannot be widened."""
+    """Raises InputError if rules cannot be widened."""
     if space is None:
         raise InputError(
-            "widen=True is for the spaces that are built in, over single columns. A sampler keeps "
+            "widen=True needs a built-in space over single columns. A sampler keeps "
             "x's bin and cannot be asked for a wider one, and players= have no bins. Leave it out."
         )
     if confirm is not None:
@@ -49,7 +49,7 @@ def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
 
 
 class Steps:
-    """Where the rules stand, and the steps that are left to try."""
+    """The current rules, and the steps that are left to try."""
 
     def __init__(self, game: RuleGame, found: Found) -> None:
         self._game, self._found = game, found
@@ -57,8 +57,8 @@ class Steps:
         self._ranges = game.space.ranges()
         self._last = np.array([one.count - 2 for one in game.read_bins.columns], int)
         missing = game.asker.bins > self._last
-        self._all_known = ~missing.any(axis=0)  # columns that no data row lacks
-        # Coverage of each step, -1 where there is none; and the range's new end.
+        self._all_known = ~missing.any(axis=0)  # columns without missing values in the data
+        # Coverage of each step, -1 if there is none; and the range's new end.
         self.worth = np.full((game.N, 3, game.F), -1.0)
         self._ends = np.zeros((game.N, 3, game.F), np.int32)
         self._look(np.flatnonzero(found.accepted))
@@ -68,7 +68,7 @@ class Steps:
         return np.flatnonzero(self.worth.max(axis=(1, 2)) >= 0)
 
     def best(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(kind, column) of the step of largest coverage; of equal ones the first; int [n] each."""
+        """(kind, column) of the step of largest coverage, the first of equal ones; int [n] each."""
         F = self.worth.shape[2]
         return np.divmod(self.worth[n].reshape(len(n), -1).argmax(axis=1), F)
 
@@ -84,17 +84,17 @@ class Steps:
         return rules, low, high
 
     def take(self, n: np.ndarray, kind: np.ndarray, f: np.ndarray) -> None:
-        """Make these steps, whose ranges the game has."""
+        """Makes these steps, whose ranges the game has."""
         self._found.cover[n] = self.worth[n, kind, f]
         self._found.rules[n], low, high = self.made(n, kind, f)
         self.low[n], self.high[n] = low[n], high[n]
         self._look(n)
-        # Without f, the rule is what it was before f was widened; this was tried first.
+        # Without f, the rule is the same as before f was widened; that was tried first.
         wider = kind != DROP
         self.worth[n[wider], DROP, f[wider]] = -1
 
     def _look(self, n: np.ndarray) -> None:
-        """Find the steps of the instances n, whose ranges the game has."""
+        """Finds the steps of the instances n, whose ranges the game has."""
         step = max(1, MOST_FLAGS // self._game.space.B)
         for at in range(0, len(n), step):
             self._look_at(n[at : at + step])
@@ -120,7 +120,7 @@ class Steps:
             for side, end, first, final in sides:
                 inside = (first[:, None] <= bins) & (bins <= final[:, None])
                 worth = cover.share(others & inside)
-                # A range that holds all rows says nothing, unless values are missing.
+                # A range that holds all rows is no condition, unless values are missing.
                 whole = (inside | ~heavy).all(axis=1) & self._all_known[f]
                 there = (end >= 0) & (end <= last) & ~whole
                 self.worth[own, side, f] = np.where(there, worth, -1)
@@ -131,7 +131,7 @@ class Steps:
 
 @dataclass
 class Verdict:
-    """Of the rules asked about in a round; arrays [n]."""
+    """The verdicts on the rules of a round; arrays [n]."""
 
     decided: np.ndarray  # bool
     holds: np.ndarray  # bool
@@ -142,14 +142,14 @@ class Verdict:
 
 
 class Known:
-    """Precisions that are known: a rule holds if its precision reaches the threshold."""
+    """Known precisions: a rule holds if its precision reaches the threshold."""
 
     def __init__(self, game: RuleGame, settings: SearchSettings) -> None:
         self._game, self._settings = game, settings
         self._every = np.ones((len(game.space.listed(settings.search)[1]), 1), bool)
 
     def judge(self, n: np.ndarray, rules: np.ndarray) -> Verdict:
-        """Of rules bool [n, F] of the instances n."""
+        """The verdicts on rules bool [n, F] of the instances n."""
         kind, D = self._settings.search, len(self._every)
         p = self._game.precisions(n, rules, kind, self._every)[0][:, 0]
         floor, error = np.full((2, len(n)), np.nan)
@@ -161,17 +161,17 @@ class Known:
 
 
 class DrawnPrecisions:
-    """Precisions by draws, a batch a round, until the rule of validation has decided."""
+    """Precisions by draws, one batch per round, until the validation rule has decided."""
 
     def __init__(self, game: RuleGame, settings: SearchSettings) -> None:
         self._game, self._delta = game, settings.delta / 2
         self._rule = Validation(settings.threshold, settings.stop_epsilon, settings.batch_size)
-        # Which step of the instance it is; its draws so far; all draws of the instance.
+        # The number of the instance's step; its draws so far; all draws of the instance.
         self._steps = np.ones(game.N, np.int64)
         self._hits, self._draws, self._spent = np.zeros((3, game.N), np.int64)
 
     def judge(self, n: np.ndarray, rules: np.ndarray) -> Verdict:
-        """Of rules bool [n, F] of the instances n."""
+        """The verdicts on rules bool [n, F] of the instances n."""
         batch = self._rule.batch
         wanted = np.full(len(n), batch)
         self._hits[n] += self._game.hits(n, rules, FRESH + self._spent[n], wanted)
@@ -195,8 +195,9 @@ def widen(
     settings: SearchSettings,
     told: Callable[[int], Any] = lambda done: None,
 ) -> None:
-    """Widen the accepted rules of `found`; the game then has their ranges. told(k): k more
-    instances are done.
+    """Widens the accepted rules of `found`; the game then has their ranges.
+
+    told(k): k more instances are done.
     """
     steps, before = Steps(game, found), found.cover.copy()
     judge = (Known if settings.finite else DrawnPrecisions)(game, settings).judge

@@ -29,8 +29,8 @@ from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller
 
 UNTRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 MOST_PLAYERS = 12  # 2^12 hybrids of each pair
-ROWS = 1 << 13  # model rows of a step: enough for a processor's cores, little to keep
-BACK = ROWS // 4  # of a step of the derivative, which keeps what each layer of f answers
+ROWS = 1 << 13  # model rows of a step: enough for a processor's cores, few to keep
+BACK = ROWS // 4  # rows of a step of the derivative, which keeps the results of each layer of f
 
 
 @public
@@ -44,44 +44,47 @@ def shapley_values(
     orders: int | None = None,
     key: Any = None,
 ) -> jax.Array:
-    """Shapley values of one row or of a batch, as a pure function that JAX can differentiate.
+    """Computes Shapley values of a row or a batch, as a pure function that JAX can differentiate.
 
-    v(S) is the mean of f over the background rows, the columns of S kept at x's values. The
-    function may stand inside a loss: it works under `jax.jit`, `jax.vmap` and `jax.grad` with
-    respect to x, background and params. Memory of its derivative is that of some thousand model
-    rows, whatever the numbers of background rows and orders: steps are made again on the way back.
+    v(S) is the mean of f over the background rows, with the columns of S kept at x's values. The
+    function can be part of a loss: it works under `jax.jit`, `jax.vmap` and `jax.grad` with respect
+    to x, background and params. Its derivative needs the memory of some thousand model rows,
+    whatever the numbers of background rows and orders: steps are recomputed in the backward pass.
 
-    For explanations of many rows use `Explainer`, which asks fewer rows and gives standard errors.
+    Use `Explainer` for explanations of many rows: it needs fewer model rows and gives standard
+    errors.
 
     jaxlib 0.12.0.1 compiles some products with repeated numbers (`X @ jnp.ones((5, 5))`) wrongly on
-    a CPU. The products of f are kept apart here, so that values are right under your own `jax.jit`
-    as well; your own calls of f in the same program are not.
+    a CPU. The products of f are compiled separately here, so values are right under your own
+    `jax.jit` as well. Your own calls of f in the same program are not protected.
 
     Args:
-        f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). Traced; a row's answer depends on
-            that row alone. Its products are asked for in full float32, as `as_model` does.
+        f: f(rows [R, *F]) -> [R] or [R, K], or f(params, rows). It is traced; a row's answer must
+            depend on that row alone. Its products are computed in full float32, as by `as_model`.
         x: [*F] one row, or [N, *F]. Each number is a player: P of them.
-        background: [B, *F]. Each row counts alike.
-        params: a pytree, the first argument of f; None: f takes rows only.
+        background: [B, *F]. All rows have the same weight.
+        params: a pytree, the first argument of f. None: f takes rows only.
         index: "shapley", "banzhaf", `SizeLimited(k)` or a callable w(s), as in `Explainer`. Sampled
             orders give "shapley" only.
-        orders: None: exact, by all 2^P coalitions, at most 12 players. A number: so many random
-            orders of the players and their reverses, for any P; unbiased. All rows share them.
-        key: a key of `jax.random`, of which the orders are drawn. Needed with `orders` only.
+        orders: None: exact values, by all 2^P coalitions, for at most 12 players. A number: this
+            number of random permutations of the players and their reverses, for any P; unbiased.
+            All rows share them.
+        key: a key of `jax.random`, from which the orders are drawn. It is needed with `orders`
+            only.
 
     Returns:
-        [P] or [P, K] of one row; [N, P] or [N, P, K] of a batch. In f's dtype and units: for
-        "shapley" they add up to f(x) less the mean of f over the background.
+        [P] or [P, K] for one row; [N, P] or [N, P, K] for a batch. Values have f's dtype and units:
+        for "shapley" they add up to f(x) minus the mean of f over the background.
 
     Raises:
-        EnumerationLimitError: more than 12 players and no `orders`.
-        InputError: shapes of x and background that do not fit; `key` without `orders` or the
-            reverse; an index that orders do not sample.
-        InputTypeError: an argument of another kind.
+        EnumerationLimitError: there are more than 12 players and no `orders`.
+        InputError: shapes of x and background do not fit; `key` is given without `orders` or the
+            reverse; or orders do not sample the index.
+        InputTypeError: an argument has another type.
         ModelOutputError: f's answer is not [R] or [R, K]; or values are not finite, because answers
-            of f are not or because their sums are too large for f's dtype. Where a caller's
-            `jax.jit`, `jax.vmap` or `jax.grad` traces the call there are no numbers to look at:
-            such values are then returned as inf or NaN.
+            of f are not or because their sums are too large for f's dtype. If a caller's `jax.jit`,
+            `jax.vmap` or `jax.grad` traces the call, values cannot be checked and are returned as
+            inf or NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpy as np
@@ -115,10 +118,10 @@ def shapley_values(
     drawn = None if orders is None else _drawn(key, orders, P)
 
     def by_steps(x: jax.Array, background: jax.Array, rows: int) -> jax.Array:
-        """[N, P, K], of so many model rows in a step."""
+        """Values [N, P, K], with this number of model rows in a step."""
         G, D = _together(N, len(background), 1 << P if drawn is None else 2 * P, rows)
         donors, parts = _in_steps(background.reshape(-1, P), D)
-        # The last rows fill up a whole number of steps; what they give is dropped.
+        # The last rows pad to a whole number of steps; their results are dropped.
         own = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
         if drawn is None:
             found = exact(ask, own, donors, parts, weights)
@@ -134,7 +137,7 @@ def shapley_values(
 
 
 def _explicit_mesh(*given: Any) -> Any:
-    """The mesh on whose explicit axes one of these arrays lies; None: there is no such array."""
+    """The mesh on whose explicit axes one of these arrays is; None: there is no such array."""
     for one in jax.tree.leaves(given):
         mesh = jax.typeof(one).sharding.mesh if isinstance(one, jax.Array) else None
         if mesh is not None and mesh.explicit_axes:
@@ -145,9 +148,9 @@ def _explicit_mesh(*given: Any) -> Any:
 def _on_auto_axes(
     again: Callable[..., jax.Array], mesh: Any, x: jax.Array, background: jax.Array, params: Any
 ) -> jax.Array:
-    """again(x, background, params=params), where JAX decides how the steps lie on the mesh.
+    """again(x, background, params=params), with JAX placing the steps on the mesh.
 
-    Of the values, the first axis of a batch is split as that of x.
+    The first axis of a batch of values is split as that of x.
     """
     kept = jax.typeof(x).sharding.spec[:1] if x.ndim == background.ndim else ()
     where = NamedSharding(mesh, PartitionSpec(*kept))
@@ -169,33 +172,34 @@ def _on_auto_axes(
         ) from error
     if not isinstance(found, Tracer) and not np.isfinite(found).all():
         host = jax.tree.map(np.asarray, (x, background, params))
-        return called(*host)  # which says what is not finite
+        return called(*host)  # raises and says what is not finite
     return found
 
 
 def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> jax.Array:
-    """run(x, background): by a program of its own, unless something in it is traced by the caller,
-    whose program it then becomes a part of.
+    """run(x, background), by its own compiled program.
+
+    If something in it is traced by the caller, it becomes a part of the caller's program instead.
     """
     closed = jax.make_jaxpr(run)(x, background)
     if any(isinstance(one, Tracer) for one in (x, background, *closed.consts)):
         return run(x, background)
     program = compile_sound(jax.jit(jaxpr_as_fun(closed)).lower(x, background))
-    with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
+    with jax.ensure_compile_time_eval():  # numbers, also in a caller's trace
         return program(x, background)[0]
 
 
 def _refuse_nonfinite(
     found: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
 ) -> None:
-    """Raise ModelOutputError where values [N, P, K] are numbers and not finite.
+    """Raises ModelOutputError if values [N, P, K] are numbers and not finite.
 
-    rows: of x [N, P] and of the background [B, P]. The message says whether f's answers to them
-    are finite.
+    rows: those of x [N, P] and of the background [B, P]. The message says whether f's answers to
+        them are finite.
     """
     if isinstance(found, Tracer):
         return
-    with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
+    with jax.ensure_compile_time_eval():  # numbers, also in a caller's trace
         if bool(jnp.isfinite(found).all()):
             return
         first = np.flatnonzero(~np.isfinite(found).all(axis=(1, 2)))[0]
@@ -216,7 +220,7 @@ def _refuse_nonfinite(
 
 
 def _refuse_arity(f: Callable[..., Any], takes: tuple[str, ...]) -> None:
-    """Raise InputTypeError if f cannot be called with these arguments."""
+    """Raises InputTypeError if f cannot be called with these arguments."""
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # a compiled function may have none
@@ -255,7 +259,7 @@ def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:
 
 
 def _weights(index: IndexLike, P: int, orders: int | None, key: Any) -> np.ndarray:
-    """The weights of the index, [P]; refuses what is not sampled, and too many players."""
+    """The weights of the index, [P]; raises for what is not sampled, and for too many players."""
     if orders is None:
         if key is not None:
             raise InputError("key is used with orders= only: say orders=, or leave key out.")
@@ -284,7 +288,7 @@ def _asked(
         with jax.default_matmul_precision("highest"):
             return f(rows) if params is None else f(params, rows)
 
-    R = 7  # no number of outputs that f would have by chance, whatever the rows
+    R = 7  # a number of rows that f would not return by chance
     try:
         out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
     except UNTRACEABLE as error:
@@ -322,15 +326,15 @@ def _drawn(key: Any, orders: int, P: int) -> jax.Array:
 
 
 def _together(N: int, B: int, coalitions: int, rows: int) -> tuple[int, int]:
-    """(instances, donors) of a step, so that it has about so many model rows."""
+    """(instances, donors) of a step with about this number of model rows."""
     pairs = max(1, rows // coalitions)
     D = min(B, pairs)
-    D = -(-B // -(-B // D))  # evenly: few rows fill up the last step
+    D = -(-B // -(-B // D))  # evenly: few rows pad the last step
     return min(N, max(1, pairs // D)), D
 
 
 def _in_steps(donors: jax.Array, D: int) -> tuple[jax.Array, jax.Array]:
-    """(donors [T, D, P], weights [T, D], 0 for what fills up the last step)."""
+    """(donors [T, D, P], weights [T, D], 0 for the padding of the last step)."""
     B, P = donors.shape
     weights = np.zeros(-(-B // D) * D)
     weights[:B] = 1 / B

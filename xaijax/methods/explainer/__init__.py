@@ -2,8 +2,8 @@
 
 Reading order:
 
-    explainer   `Explainer`: reads arguments, makes the game, asks the estimators
-    sets        interactions: what is asked for sets of players, who answers, what is kept
+    explainer   `Explainer`: reads arguments, makes the game, runs the estimators
+    sets        interactions: what is computed for sets of players, by whom, what is kept
     record      values, errors, certificate and provenance, put into an Explanation
     choice      which estimator answers for which instance, decided before the model is called
 """

@@ -1,4 +1,4 @@
-"""Which estimator answers for which instance; decided before the model is called.
+"""Chooses the estimator of each instance before the model is called.
 
 Letters: N instances, P players, B background rows.
 """
@@ -37,24 +37,24 @@ from xaijax.results.plan import Plan
 
 AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
-# "auto" takes the kernel estimator up to so many players, from 5 P coalitions, and from as many as
-# its standard errors need. From there on its squared error is 0.4 to 0.65 times that of
-# permutations or less, and its intervals cover 94 to 99 % (docs/performance.md).
+# "auto" uses the kernel estimator for at most this number of players, if the budget is at least 5 P
+# coalitions and enough for its standard errors. From there on its squared error is 0.4 to 0.65
+# times that of permutations or less, and its intervals cover 94 to 99 % (docs/performance.md).
 KERNEL_PLAYERS, KERNEL_BUDGET = 128, 5
 
 
 @dataclass(frozen=True)
 class EstimatorChoice:
-    """What was decided."""
+    """The estimator of each instance, its budget and its stopping rule."""
 
     exact: np.ndarray  # bool [N], instances that are enumerated
     sampler: str | None  # a name of METHODS for the others; None: there are none
     budget: int  # coalitions per sampled instance
-    rule: Rule | None = None  # by which sampled instances stop before; None: they do not
+    rule: Rule | None = None  # stops sampled instances early; None: no early stop
 
     @cached_property
     def name(self) -> str:
-        """The estimator that stats and provenance name: the sampled one where there is one."""
+        """The estimator that stats and provenance name: the sampled one if there is one."""
         return self.sampler or "exact"
 
 
@@ -64,7 +64,7 @@ def default_budget(P: int) -> int:
 
 
 def refuse_index(estimator: str, index: str) -> None:
-    """Sampled estimators know means over orders and over sets."""
+    """Raises InputError for an index that the estimator cannot sample."""
     if estimator in METHODS and named(index).drawn is None:
         raise InputError(
             f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
@@ -80,13 +80,13 @@ def choose(
     budget: int | None,
     independent: bool = False,
 ) -> EstimatorChoice:
-    """Decide for every instance, from that instance and the background only.
+    """Decides for every instance, from that instance and the background only.
 
     independent: "auto" samples by independent draws alone.
 
-    Raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError for
-    a budget that cannot be drawn, InputError for a budget that is too small for the estimator, or
-    given beside estimator="exact", and for a link of a random model's answers.
+    It raises EnumerationLimitError for what can neither be enumerated nor sampled, MemoryPlanError
+    for a budget that cannot be drawn, and InputError for a budget that is too small for the
+    estimator or given with estimator="exact", and for a link of a random model's answers.
     """
     refuse_biased_link(game)
     P = game.P
@@ -122,7 +122,7 @@ def choose(
         refuse_large_tables(game)
     if index.drawn is None:
         _refuse_unsampled(game, survey, index, budget)
-    # The kernel's standard errors do not know the noise of a random model; those of orders do.
+    # The kernel's standard errors omit the noise of a random model; those of permutations have it.
     random = not game.engine.model.deterministic
     many = allowed >= max(KERNEL_BUDGET * P, 2 * (P + SPARE)) and P <= KERNEL_PLAYERS
     many = many and not (random or independent)
@@ -132,7 +132,7 @@ def choose(
 
 
 def _refuse_budget(budget: int | None, P: int) -> None:
-    """Raise InputError for a budget beside estimator="exact"."""
+    """Raises InputError for a budget given with estimator="exact"."""
     if budget is not None:
         raise InputError(
             f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
@@ -141,7 +141,7 @@ def _refuse_budget(budget: int | None, P: int) -> None:
 
 
 def enumerated(game: GameRun, survey: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
-    """Which instances are enumerated, bool [N], by the rules of `choose`."""
+    """Whether each instance is enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
     allowed = default_budget(game.P) if budget is None else budget
     if (1 << game.P) - 2 <= allowed and game.P <= _most_players(game):
@@ -153,18 +153,18 @@ def enumerated(game: GameRun, survey: ExactCost, estimator: str, budget: int | N
 
 
 def _fits(game: GameRun, survey: ExactCost, budget: int | None) -> np.ndarray:
-    """Where "auto" enumerates; bool [N]."""
+    """Whether "auto" enumerates each instance; bool [N]."""
     fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
 
 
 def _most_players(game: GameRun) -> int:
-    """Players whose coalitions can all be asked."""
+    """Largest number of players whose coalitions can all be evaluated."""
     return LARGEST_PAIR if game.quantity.linear else LARGEST_TABLE
 
 
 def _most_corners(game: GameRun, budget: int | None) -> int:
-    """Corners of an instance up to which "auto" enumerates."""
+    """Largest number of corners of an instance that "auto" enumerates."""
     B = game.engine.replacement.count
     return B * (AUTO_CORNERS if budget is None else budget + 2)
 
@@ -181,7 +181,7 @@ def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
 
 
 def _refuse_unsampled(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> None:
-    """An index that no estimator samples, where "auto" does not enumerate."""
+    """Raises for an index that no estimator samples, if "auto" does not enumerate."""
     refuse_too_many(game, survey.largest)
     n = int(survey.corners.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
@@ -196,14 +196,14 @@ def _refuse_unsampled(game: GameRun, survey: ExactCost, index: Index, budget: in
 
 
 def tell_unmet(part: InstanceValues, choice: EstimatorChoice) -> None:
-    """Warn of instances that used their budget up before the rule was met."""
+    """Warns of instances that used up their budget before the rule was met."""
     unmet = int((~part.met).sum())
     if choice.rule is not None and unmet:
         checks.warn(choice.rule.unmet(unmet, len(part.met), choice.budget))
 
 
 def tell_heavy(part: InstanceValues) -> None:
-    """Warn of instances of which a few rare draws carry the variance."""
+    """Warns of instances whose variance comes from a few rare draws."""
     count = int(part.heavy.sum())
     if count:
         checks.warn(
@@ -215,7 +215,9 @@ def tell_heavy(part: InstanceValues) -> None:
 
 
 def tell_long(game: GameRun, survey: ExactCost, choice: EstimatorChoice, exact: Exact) -> int:
-    """Warn of a long run before it starts; returns the model rows that are coming at most."""
+    """Warns of a long run before it starts; returns the largest number of model rows it may
+    take.
+    """
     each = game.engine.replacement.count * (choice.budget + 2)
     enumerated = int(survey.corners[choice.exact].sum())
     drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0

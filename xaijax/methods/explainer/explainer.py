@@ -57,73 +57,79 @@ from xaijax.tables.rows import rows_of
 
 @explainer_class
 class Explainer:
-    """How much each player moves a model's answer, for all instances of a batch at once.
+    """Explains a model's answers: how much each player moves them, for a whole batch at once.
 
     A player is an input column, or a group of columns that are kept or replaced together. The value
     of a coalition S of players, for the instance x, is
 
         v(S) = link(mean over background rows b of f(x on the players of S, b on the others)).
 
-    The result tells how much each player adds to v, by the Shapley value or another semivalue
-    (`index`). Each other column is replaced by that of a background row, whatever the kept columns
-    are: this is the interventional (marginal) value, which asks what the model does with a column.
+    The result is how much each player adds to v, by the Shapley value or another semivalue
+    (`index`). Absent columns take their values from a background row, whatever the kept columns
+    are. This is the interventional (marginal) value: it says what the model does with a column.
 
     Args:
-        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+        model: a `Model` from `as_model`, or what `as_model` accepts without options: a function of
             rows, a fitted estimator or its `predict_proba`, a module.
         background: rows [B, *F] that the values of absent players come from: an array, a frame for
             a host model, or several arrays [B, ...] in a dict, tuple or other pytree, as the model
             takes them; what `xaijax.background` returns; or a `Baseline`: one row, or one for each
-            instance. A JAX model gets whole numbers or bools as such where background and X both
-            are; else floats.
-        players: who plays. None: each column is a player. {"name": [columns]}, [[columns], ...] or
-            whole numbers [*F] that say which group each entry belongs to: groups of columns; a
-            column that no group names is a player of its own. Number -1: never replaced. Numbers
-            [N, *F] are of the entries of each instance: segments of an image, words of a sentence.
-            Numbers may leave the channels of images out ([H, W]), and the columns of steps ([T]).
-            A player that an instance lacks has the value 0, see `Explanation.present`. Of rows in
-            several arrays: a container of the same structure with such numbers for each of them,
-            one for a whole array, or None for one whose entries are players each.
+            instance. A JAX model gets integers or bools if both background and X are of that type,
+            and floats otherwise.
+        players: who plays. None: each column is a player. Groups of columns are given as {"name":
+            [columns]}, as [[columns], ...], or as whole numbers [*F] that say which group each
+            entry belongs to. A column in no group is a player of its own. Entries with number -1
+            are never replaced. Numbers [N, *F] group the entries of each instance: segments of an
+            image, words of a sentence. Numbers may omit the channels of images ([H, W]) and the
+            columns of steps ([T]). A player that an instance lacks has the value 0, see
+            `Explanation.present`. For rows in several arrays, pass a container of the same
+            structure: such numbers for each array, one number for a whole array, or None if each
+            entry is a player.
         index: "shapley", "banzhaf", `SizeLimited(k)` (coalitions of at most k kept players), or a
-            function w(s), the weight of what a player adds to one single set of s others.
-        estimator: how the values are found.
+            function w(s), the weight of a player's contribution to one single set of s others.
+        estimator: how the values are computed.
             "exact" takes every coalition into account. An instance that differs from background row
-            b in k_b players costs up to sum over b of 2^k_b rows; additive models, trees need none.
-            "permutation" averages what players add along an order of them and its reverse
+            b in k_b players costs up to sum over b of 2^k_b rows; additive models and trees need
+            none.
+            "permutation" averages the players' contributions along an order of them and its reverse
             (Mitchell et al. 2022). "kernel" fits a weighted regression to coalitions and their
-            complements, drawn by leverage (Musco and Witter 2025). "gaussian-process" takes out
-            what a process tells of larger interactions, each answer by the others alone, in tenths
-            of a second or more for each output. All three give standard errors.
+            complements, drawn by leverage (Musco and Witter 2025). "gaussian-process" uses a
+            Gaussian process over coalitions, fitted leave-one-out, as a control variate for
+            interactions of order three and higher. It costs 0.1 s or more per output. All three
+            give standard errors.
             "auto" (the default) decides for each instance, before the model is called: "exact" if
             the sum above is at most B (budget + 2), or B 2^16 when budget is None; else "kernel" if
-            the budget (of None the default one) is at least 5 P and 2 P + 40, P <= 128, and no
-            instance lacks a player; else "permutation".
-            `SizeLimited` and functions are never sampled: what cannot be enumerated is an
-            EnumerationLimitError. A random model (deterministic=False) is never given to "kernel"
-            or "gaussian-process", and all its players count as differing. To be enumerated, at most
-            24 players may differ in a pair of rows (with a link: at most 20 players in all).
-        budget: int or None. The most distinct coalitions asked for each sampled instance, without
-            the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A budget that
-            covers all coalitions makes the values exact, with a warning. With estimator="exact"
-            leave it out.
+            `budget` (or its default) is at least max(5 P, 2 P + 40), P <= 128, and no instance
+            lacks a player; else "permutation".
+            `SizeLimited` and functions are never sampled: if they cannot be enumerated,
+            EnumerationLimitError is raised. A random model (deterministic=False) is never used with
+            "kernel" or "gaussian-process", and all its players count as differing. An instance can
+            be enumerated if at most 24 players differ from any background row (with a link: at most
+            20 players in all).
+        budget: int or None. The largest number of distinct coalitions evaluated for each sampled
+            instance, without the empty and the full one. None: the larger of 2 P + 2,048 and 4 P. A
+            budget that covers all coalitions makes the values exact, with a warning. Leave it out
+            with estimator="exact".
         link: "identity", "logit" or a function of arrays. It acts on the mean over the background
-            rows, so all values, sampled ones and their errors too, are in units of the link.
-        seed: int. Of sampled estimators. Coalitions are drawn from (seed, draw) alone and shared by
-            all instances: the same values in any order or batch, and correlated errors.
-        weights: float [B] or None. Weights of the background rows. None: equal ones.
-        tolerance: float or None. How far a value may be off, in units of link(f). Each sampled
-            instance stops at the first check, after 1, 2, 4, ... times the first number of draws,
-            at which all of its values are known that well: each with 95 %, however often it was
-            checked (docs/certain_top.md). stats["certain"] says which instances came so far within
-            the budget. Exact values meet any tolerance.
+            rows. All values and standard errors are in units of the link.
+        seed: int, used by sampled estimators. Coalitions are drawn from (seed, draw) alone and
+            shared by all instances: values are the same in any order or batch, and errors are
+            correlated.
+        weights: float [B] or None. Weights of the background rows. None: equal weights.
+        tolerance: float or None. The largest accepted error of a value, in units of link(f). Checks
+            are made after 1, 2, 4, ... times the first number of draws. Each sampled instance stops
+            at the first check at which all of its values are within the tolerance, each with 95 %
+            probability, however often it was checked (docs/certain_top.md). stats["certain"] marks
+            the instances that reached the tolerance within the budget. Exact values meet any
+            tolerance.
         {limits}
 
     Returns:
         A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The model is neither called
-            nor traced nor compiled before the first explanation.
+        InputError, InputTypeError: an argument is not accepted. The model is neither called nor
+            traced nor compiled before the first explanation.
 
     Example:
         >>> import numpy as np
@@ -137,8 +143,8 @@ class Explainer:
 
         The product of the first two inputs is 6; each gets half of it.
 
-    Standard errors are those of the draw of coalitions, and with deterministic=False of the model's
-    own noise. The background is taken as given.
+    Standard errors measure the draw of coalitions and, with deterministic=False, the model's own
+    noise. They take the background as given.
 
     References:
         Shapley, "A value for n-person games" (1953). Dubey, Neyman and Weber, "Value theory without
@@ -193,11 +199,13 @@ class Explainer:
         return f"{type(self).__name__}({', '.join(said)}, estimator={self.estimator!r})"
 
     def _open(self, X: Any = None) -> Evaluator:
-        """Read the arguments that hang on the rows' shape: the background's, or that of X."""
+        """Parses the arguments that depend on the row shape, taken from the background or from
+        X.
+        """
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, index, limits = self._given
-        asked = cast(Model, self.model)  # what as_model makes keeps both contracts
+        asked = cast(Model, self.model)  # models from as_model keep both contracts
         donors = replacement_of(asked, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
@@ -218,40 +226,43 @@ class Explainer:
         confidence: float | None = None,
         bounds: tuple[float, float] | None = None,
     ) -> Explanation:
-        """Explain the instances X.
+        """Explains the instances X.
 
         Args:
             X: rows [N, *F] of the background's shape.
-            outputs: one output for each instance, of a model with several. "predicted": the largest
-                of its answer to the instance, the first of equal ones. Or class labels or column
-                numbers [N]. It is chosen where the model runs, so that a thousand outputs cost as
-                much as one. stats["outputs"] has the columns. None: all outputs.
+            outputs: which output of a model with several is explained, one for each instance.
+                "predicted": the largest output for the instance, the first one if several are
+                equal. Or class labels or column numbers [N]. The output is selected where the model
+                runs, so a thousand outputs cost as much as one. stats["outputs"] has the columns.
+                None: all outputs.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
             top: int from 1 to P, or None. Each sampled instance stops when its set of the `top`
                 largest |values| and their signs are certain, by independent antithetic pairs
-                ("auto" samples by "permutation" then). The budget is the most. stats["certain"]
-                says which came so far; see docs/certain_top.md and `Explanation.top`.
-            confidence: float between 0 and 1; None: 0.95. The chance that nothing is wrong of what
-                is called certain of an instance, of all its outputs together, whenever it stops.
-            bounds: (low, high) that v(S) is never outside, or None. With them the claims of top=
-                hold at any number of pairs, and take many; without, as that number grows.
+                ("auto" samples by "permutation" then), or when the budget is used up.
+                stats["certain"] marks the instances that became certain; see docs/certain_top.md
+                and `Explanation.top`.
+            confidence: float between 0 and 1; None: 0.95. Probability that all claims made about
+                one instance, over all outputs, are correct, whenever sampling stops.
+            bounds: (low, high) that v(S) is never outside, or None. With bounds the top-k guarantee
+                holds for any sample size but needs many samples; without, it holds asymptotically.
 
         Returns:
-            An `Explanation` with values [N, P], or [N, P, K] of a model with K outputs and without
-            outputs=.
+            An `Explanation` with values [N, P], or [N, P, K] if the model has K outputs and
+            outputs= is not given.
 
         Raises:
-            InputError, InputTypeError: rows that are not accepted. EnumerationLimitError: more than
-                can be enumerated. MemoryPlanError: more than fits. Rows, and what can be known from
-                sizes, are refused before the model is asked to explain. A translated estimator is
-                compared first, and some memory errors need the model's probe (32 rows).
-            ModelOutputError, NonDeterministicModelError: for what the model answers; its own
-                exceptions come through.
+            InputError, InputTypeError: the rows are not accepted. EnumerationLimitError: there are
+                too many coalitions to enumerate. MemoryPlanError: the run does not fit into memory.
+                Rows and sizes are checked before the model is run to explain. A translated
+                estimator is compared first, and some memory errors need the model's probe (32
+                rows).
+            ModelOutputError, NonDeterministicModelError: the model's answers are not accepted. The
+                model's own exceptions are passed on.
 
-        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute: where
-        the model rows that are coming, times the operations of one by the model's trace, exceed
-        1.5e12 a CPU core or 1e15 an accelerator; of a model on the host, 10 million rows.
+        A `xaijax.LongRunWarning` is given before a run of more than about a minute starts: if model
+        rows x operations per row exceeds 1.5e12 per CPU core or 1e15 per accelerator, or, for a
+        model on the host, if there are more than 10 million rows.
         """
         started = time.perf_counter()
 
@@ -267,7 +278,7 @@ class Explainer:
         before = evaluator.start()
         with bar:
             answer = self._answer(game, choice)
-            bar.total = bar.n  # agreeing hybrids and early stops leave rows unasked
+            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
         seconds = time.perf_counter() - started
         return told_top(explanation(self, X, rows, game, choice, answer, before, seconds), rule)
 
@@ -280,14 +291,14 @@ class Explainer:
         outputs: Outputs = None,
         unbiased: bool = False,
     ) -> Interactions:
-        """How much sets of players move the answer together, of the instances X.
+        """Computes how much sets of players move the answer together, for the instances X.
 
-        No model row is asked more than for exact values: the same corners of every pair of an
+        They need no more model rows than exact values: the same corners of every pair of an
         instance and a background row give the interactions of all sets at once. Additive models and
-        sums of trees have closed forms, of any number of players. What else is too much to
-        enumerate is sampled, with standard errors, at order 2 of "sii", "k-sii" and "banzhaf"; the
-        intervals of the largest pairs hold less often than in 95 %, but for unbiased=True.
-        `index=` of the explainer plays no part. docs/interactions.md says which index tells what.
+        sums of trees have closed forms for any number of players. Larger games are sampled, with
+        standard errors, at order 2 of "sii", "k-sii" and "banzhaf". Unless unbiased=True, intervals
+        of the largest pairs cover less than 95 %. The explainer's `index=` is not used.
+        docs/interactions.md compares the indices.
 
         Args:
             X: rows [N, *F] of the background's shape.
@@ -296,19 +307,19 @@ class Explainer:
                 n-Shapley values, "stii" Shapley-Taylor and "fsii" faithful Shapley interactions
                 (the base value and all of these add up to link(f(x))), "banzhaf" Banzhaf
                 interactions, "moebius" dividends.
-            progress, outputs: as of a call.
-            unbiased: of what is sampled. False: drawn towards 0 by what is not known yet, with the
-                smaller error. True: the mean of a pair over seeds is its interaction. It is
-                accepted for "sii" and "k-sii" at order 2 only, since nothing else is sampled so.
+            progress, outputs: as for a call.
+            unbiased: used when sampling only. False: shrunk towards 0, with lower error. True:
+                unbiased over seeds. It is accepted for "sii" and "k-sii" at order 2 only.
 
         Returns:
-            `Interactions` with values [N, M], or [N, M, K] of a model with K outputs: all sets of 1
-            to `order` players.
+            `Interactions` with values [N, M], or [N, M, K] for a model with K outputs: all sets of
+            1 to `order` players.
 
         Raises:
-            InputError, InputTypeError: rows, an order or an index that are not accepted.
-                EnumerationLimitError: more than can be enumerated, of what is not sampled.
-                MemoryPlanError: more than fits. And what a call raises.
+            InputError, InputTypeError: the rows, the order or the index are not accepted.
+                EnumerationLimitError: the game is too large to enumerate, and is not sampled.
+                MemoryPlanError: the run does not fit into memory. The errors of a call are raised
+                as well.
 
         Example:
             >>> import numpy as np
@@ -324,37 +335,37 @@ class Explainer:
         return asked.run(X, self._begun, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
-        """What explaining X would ask for, told before it is asked.
+        """Computes the cost of explaining X before it is run.
 
         Args:
-            X: rows [N, *F], as of a call.
-            outputs: as of a call.
+            X: rows [N, *F], as for a call.
+            outputs: as for a call.
 
         Returns:
-            A `Plan`. The model is asked no more than its probe; a translated estimator is
-            compared on its first rows.
+            A `Plan`. Only the model's probe is run; a translated estimator is compared on its first
+            rows.
 
         Raises:
-            What a call raises before it asks.
+            The errors that a call raises before it runs the model.
         """
         _, game, _, choice = self._begun(X, lambda rows: None, self._choose, False, outputs)
         return cost_of(game, choice, self.seed, self.exact)
 
     def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
-        """Tells what an explanation of X would answer, before it is asked.
+        """Identifies the question that an explanation of X would answer, before it is computed.
 
         Args:
-            X: rows [N, *F], as of a call; None: a background row. The fingerprint depends on them
-                only where a baseline or players are given for each instance.
-            outputs: as of a call.
+            X: rows [N, *F], as for a call; None: a background row. The fingerprint depends on them
+                only if a baseline or players are given for each instance.
+            outputs: as for a call.
 
         Returns:
-            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. The model is
-            asked no more than its probe.
+            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. Only the model's
+            probe is run.
 
         Raises:
-            InputError, InputTypeError: rows that are not accepted, or None for a baseline of each
-                instance. ModelOutputError: what the probe of the model finds.
+            InputError, InputTypeError: the rows are not accepted, or X is None although each
+                instance has a baseline. ModelOutputError: the model's probe failed.
 
         Example:
             >>> import numpy as np
@@ -396,7 +407,10 @@ class Explainer:
         asks: bool = True,
         outputs: Any = None,
     ) -> tuple[Any, GameRun, ExactCost, EstimatorChoice]:
-        """(rows as read, their game, what exact values ask, who answers); refuses what it can."""
+        """The rows as read, their game, the cost of exact values, and who answers.
+
+        All that can be refused at this point is refused.
+        """
         evaluator = self._open(X)
         evaluator = evaluator if outputs is None else self._of_one_output
         evaluator.engine.refuse_overflow(checks.rows_given(X))
@@ -421,12 +435,12 @@ class Explainer:
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
-        """The evaluator of `outputs=`, with programs of its own."""
+        """The evaluator of `outputs=`, with compiled programs of its own."""
         asked, donors, players, limits = self._parts
         return Evaluator(asked, donors, players, limits, score=chosen_column())
 
     def check(self, X: Rows) -> None:
-        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        """Raises InputError or InputTypeError for instances that a call would not accept."""
         table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
 
@@ -436,7 +450,7 @@ class Explainer:
         return answered(game, choice, enumerated, self.exact.index, self.seed)
 
     def _weights(self, index: IndexLike) -> tuple[np.ndarray, str]:
-        """Weights of single sets, by size, [P]; and the name of the index."""
+        """Weights of single sets, by size, [P]; and the index's name."""
         return index_weights(index, self.players.count)
 
 
@@ -444,15 +458,15 @@ CONFIDENCE = 0.95
 
 
 def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
-    """The rule of top=, confidence= and bounds=; None: there is none.
+    """The rule of top=, confidence= and bounds=; None if there is none.
 
-    Raises InputError or InputTypeError for what does not go together, before any work.
+    It raises InputError or InputTypeError for arguments that do not go together, before any work.
     """
     if top is None:
         for name, value in (("confidence", confidence), ("bounds", bounds)):
             if value is not None:
                 raise InputError(
-                    f"{name}={value!r} is of top=, which is not given. Say top=3, say."
+                    f"{name}={value!r} needs top=, which is not given. Say top=3, for example."
                 )
         return None
     k = checks.whole_number(top, "top")
@@ -472,9 +486,9 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
         )
     if not asking.model.deterministic:
         raise InputError(
-            f"top={k} is of a deterministic model: the pairs of a random one share the noise of "
+            f"top={k} needs a deterministic model: the pairs of a random one share the noise of "
             "v(nothing kept) and v(all kept), and are not independent. Leave top= out; "
-            "explanation.top() tells what the standard errors do."
+            "explanation.top() uses the standard errors."
         )
     return Top(k, level, pair)
 
@@ -494,9 +508,9 @@ def _pair(bounds: Any) -> tuple[float, float]:
 
 
 def told_top(found: Explanation, rule: Top | None) -> Explanation:
-    """The same, with what was asked for and which instances came so far.
+    """The same explanation, with `top` and `confidence`, and which instances are certain.
 
-    Exact values are judged by their rounding; of others the run has said what it found.
+    Exact values are judged by their rounding; for others the run has recorded what it found.
     """
     if rule is None:
         return found

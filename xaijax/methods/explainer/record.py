@@ -1,4 +1,4 @@
-"""What an explanation keeps of a run: values, errors, and how they were made.
+"""Records a run in an explanation: values, errors, and how they were made.
 
 Letters: N instances, P players, K outputs, B background rows.
 """
@@ -38,9 +38,9 @@ def answered(
     index: Index | InteractionIndex,
     seed: int,
 ) -> InstanceValues:
-    """The exact and the sampled instances, each in one go.
+    """The values of all instances: the exact ones and the sampled ones, each in one go.
 
-    enumerated(rows): what all coalitions of these instances, int [n], come to.
+    enumerated(rows): the values from all coalitions of these instances, int [n].
     """
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     estimate = enumerated(own) if len(own) else None
@@ -56,11 +56,12 @@ def answered(
 
 
 def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues) -> InstanceValues:
-    """The same with one base value for all instances, or for those of one output of `outputs=`:
-    sums in the dtype of the model, or by a structure, round it in more than one way.
+    """The same answer with one base value for all instances, or for those of one output of
+    `outputs=`.
 
-    Where v of the empty set goes up by d, the Shapley value of each player goes down by d / P: what
-    a sampled instance's base value is moved by is taken from its players that are not 0.
+    Sums in the dtype of the model, or by a structure, round the base value in more than one way.
+    If v of the empty set goes up by d, the Shapley value of each player goes down by d / P: what a
+    sampled instance's base value is moved by is taken from its players that are not 0.
     """
     base, score = ask.base(game), game.engine.score
     chosen = game.own if score is not None and score.chooses else None
@@ -68,7 +69,7 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
         return replace(answer, base=np.broadcast_to(base, answer.base.shape).copy())
     own_rows = game.engine.fixed or not game.engine.replacement.SHARED
     if own_rows or game.engine.findings.noise is not None:
-        return answer  # each row has donors, or chance, of its own
+        return answer  # each row has its own donors, or its own noise
     if chosen is None and not game.shares_base:
         return answer
     exact_first = np.argsort(~choice.exact, kind="stable")  # their sums are of float64
@@ -96,11 +97,11 @@ def explanation(
     before: Any,
     seconds: float,
 ) -> Explanation:
-    """Put values, stats and provenance together; before: the clock when the run began."""
+    """The explanation of a run: values, stats and provenance; before: the clock at the start."""
     evaluator = game.evaluator
     scalar = game.engine.outputs == 1  # one number a row, or one output for each instance
     present = getattr(asked.players, "present", None)
-    if present is not None:  # a random model's noise is no value of a player that is not there
+    if present is not None:  # a missing player's value is 0, not the noise of a random model
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
@@ -129,8 +130,9 @@ def stats_of(
     efficient: bool,
     values: float | None = None,
 ) -> dict[str, Any]:
-    """What the run did and cost; efficient: whether base and values add up to f(x); values: as of
-    `rounding`.
+    """Records what the run did and cost.
+
+    efficient: whether base and values add up to f(x); values: as for `rounding`.
     """
     evaluator, model = game.evaluator, asked.model
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
@@ -212,12 +214,13 @@ def certificate(
     values: float | None = None,
     subtracted: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(|base + sum of values - f(x)|, how far rounding may take it) of the worst output; [N] each.
+    """(|base + sum of values - f(x)|, its rounding bound) of the worst output; [N] each.
 
-    f(x) is the model's own answer to the whole row: where a structure answered (whole: see
-    `ask.whole`) it was asked apart, and the bound is wider by how far their roundings may differ.
+    f(x) is the model's own answer to the full row. If a structure answered (whole: see
+    `ask.whole`), f(x) was evaluated separately, and the bound is wider by how far the two roundings
+    may differ.
     """
-    with np.errstate(invalid="ignore"):  # answers that are not finite may be let through
+    with np.errstate(invalid="ignore"):  # answers that are not finite may be allowed
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
         bound = rounding(answer, donor_weights, model, exact, offset, values, subtracted)
@@ -231,17 +234,17 @@ def held(
     certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
     efficient: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(residual, bound) [N] each of `certified`, given what `ask.whole` says.
+    """(residual, bound) [N] each of `certified`, given what `ask.whole` returns.
 
-    efficient: whether the values must sum up to f(x); raises ModelOutputError where they do not.
+    efficient: whether the values must add up to f(x); raises ModelOutputError if they do not.
     """
     whole = ask.whole(game)
     residual, bound = certified(whole)
     if whole is not None and (residual > bound).any():
-        # Corners add x's part to each donor's: rows of large numbers round in many ways.
+        # Corners add x's part to each donor's part: rows of large numbers round in many ways.
         widen(game)
         residual, bound = certified(ask.whole(game))
-    # A host model may work in float32, and round a row in another way in another call.
+    # A host model may work in float32, and round a row differently in another call.
     host = game.engine.on_host
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
@@ -266,7 +269,7 @@ def held(
 
 
 def _offset(game: GameRun) -> Any:
-    """What was added to the level in float64, [] or [K]."""
+    """The offset that was added to the level in float64, [] or [K]."""
     offset = game.engine.offset
     return 0.0 if offset is None or not game.quantity.linear else offset
 
@@ -280,26 +283,28 @@ def rounding(
     values: float | None = None,
     subtracted: float = 0.0,
 ) -> np.ndarray:
-    """How far base + sum of values may be from f(x) by rounding alone; float64 [N].
+    """Bound on |base + sum of values - f(x)| from rounding alone; float64 [N].
 
-    A sum of n products has the roundings of its n partial sums: each at most u times that sum, and
-    u^2 / 3 of its square on average. They stay within lambda standard deviations but for a
-    probability of 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8: 1e-13. The
-    weights of a player add up to 1 with it and to -1 without, so that partial sums grow to twice
-    the span at most, and their squares to a third of that on average. Here n = 2^k corners, and
-    the errors of P players and of the donors (weights w) are independent:
-    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is kept to a few u; what of it was added in
-    float64, the offset, to a few roundings of that.
+    A sum of n products has the roundings of its n partial sums: each is at most u times that sum,
+    and u^2 / 3 of its square on average. Their total stays within lambda standard deviations except
+    with probability 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8 gives
+    1e-13. The weights of a player add up to 1 with it and to -1 without, so partial sums grow to at
+    most twice the span, and their squares to a third of that on average. Here n = 2^k corners, and
+    the errors of P players and of the donors (weights w) are independent: lambda (2 / 3) sqrt(2^k P
+    sum w^2) u span. The level is exact to a few u; the part of it that was added in float64, the
+    offset, to a few roundings of that.
 
-    subtracted: the size of what base and f(x) are differences of; they may be smaller, even 0.
+    subtracted: the size of the terms whose differences are base and f(x), which may be smaller,
+    even 0.
 
-    values: how many count as a player's, where they are not of players: one of a set whose weights
-    are c times as large as a player's counts as c^2.
+    values: the number of values of players that the result counts as, if it is not of players: a
+    value of a set whose weights are c times as large as a player's counts as c^2.
 
-    A device takes numbers below the smallest normal one, 2^-126, for 0: each of a sum's products.
+    A device flushes numbers below the smallest normal one, 2^-126, to 0: this concerns each product
+    of a sum.
 
-    Sampled values are taken in float64 from means that are already rounded, the same ones on both
-    sides: n = the coalitions asked, and no mean over donors.
+    Sampled values are computed in float64 from means that are already rounded, the same ones on
+    both sides: n is the number of coalitions, and there is no mean over donors.
     """
     single = model.backend == "jax" and model.precision != "float64"
     unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
@@ -310,7 +315,7 @@ def rounding(
     added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
     donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
     spread = np.sqrt(answer.summed * P) * donors
-    double = 0.5 * np.finfo(np.float64).eps  # of what is summed on the host, all sets at most
+    double = 0.5 * np.finfo(np.float64).eps  # for sums on the host, at most over all sets
     added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
     lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
     return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost

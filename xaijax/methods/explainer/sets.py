@@ -1,4 +1,4 @@
-"""Interactions: what is asked for sets of players, who answers it, and what is kept of it.
+"""Interactions: what is computed for sets of players, by which estimator, and what is kept of it.
 
 Letters: N instances, P players, M sets, K outputs, B background rows.
 """
@@ -58,18 +58,18 @@ Begun = tuple[Any, GameRun, ExactCost, EstimatorChoice]
 
 @dataclass
 class SetsAsked:
-    """Interactions of sets of 1 to `order` players, asked by an explainer."""
+    """Interactions of sets of 1 to `order` players, requested from an explainer."""
 
     explainer: Explainer
     index: InteractionIndex
     order: int
     P: int  # players of the game
-    sampler: str  # where it is sampled
+    sampler: str  # if it is sampled
 
     def __init__(
         self, explainer: Explainer, index: Any, order: Any, P: int, unbiased: Any = False
     ) -> None:
-        """Refuses an index or an order that there is not."""
+        """Checks the index and the order; raises InputError for ones that do not exist."""
         self.explainer, self.index = explainer, interaction_index(index)
         self.order, self.P = checked_order(order, P), P
         self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]
@@ -104,8 +104,9 @@ class SetsAsked:
     def _sought(
         self, game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     ) -> dict[str, Any] | None:
-        """Whether pairs far larger than the others were looked for, of each instance; warns where
-        they were not. None where the answer does not hang on it.
+        """Whether each instance was searched for pairs far larger than the others; warns if not.
+
+        None if the answer does not depend on it.
         """
         if choice.sampler != SAMPLERS_OF[False]:
             return None
@@ -115,16 +116,16 @@ class SetsAsked:
         return {"large_pairs_sought": sought}
 
     def choose(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
-        """Who answers which instance, and when it stops; raises what `_chosen` does."""
+        """The estimator of each instance, and its stopping rule; raises the errors of `_chosen`."""
         return replace(self._chosen(game, survey), rule=narrow(self.explainer.tolerance))
 
     def _chosen(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
-        """Who answers which instance; see `choice.choose`.
+        """The estimator of each instance; see `choice.choose`.
 
-        What cannot be enumerated is asked for its closed form before it is sampled or refused.
-
-        Raises EnumerationLimitError for what cannot be enumerated, MemoryPlanError for values that
-        the memory cannot hold.
+        A game that cannot be enumerated is checked for a closed form before it is sampled or
+        refused.
+        It raises EnumerationLimitError for what cannot be enumerated, and MemoryPlanError for
+        values that do not fit into memory.
         """
         refuse_biased_link(game)
         self._refuse_many_sets(game)
@@ -149,7 +150,7 @@ class SetsAsked:
             k = int(survey.largest.max())
             raise EnumerationLimitError(
                 f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
-                f"make {count(k, self.order):,} sets each; a matrix of so many numbers is not "
+                f"make {count(k, self.order):,} sets each; a matrix of that size is not "
                 f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
                 "columns with players=."
             )
@@ -162,7 +163,9 @@ class SetsAsked:
         return answered(game, choice, enumerate_some, self.index, by.seed)
 
     def tell_long_run(self, game: GameRun, survey: ExactCost, choice: EstimatorChoice) -> int:
-        """Warn of a long run before it starts; returns the model rows that are coming at most."""
+        """Warns of a long run before it starts; returns the largest number of model rows it may
+        take.
+        """
         coming = rows = int(survey.corners.sum())
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
@@ -175,19 +178,20 @@ class SetsAsked:
             tell_long_run(game, rows, ways, beside)
             return rows
         if why_long(game, rows) and ask.in_closed_form(game, Weights(self.of)):
-            coming = rows = game.N  # each is looked at, and none is asked
+            coming = rows = game.N  # each instance is checked, and none is run
         tell_long_run(game, coming, ways)
         return rows
 
     def _by_closed_form(self, game: GameRun, survey: ExactCost, fits: np.ndarray) -> bool:
-        """Whether a closed form gives what would be sampled, refused or asked by tables.
+        """Whether a closed form gives what would otherwise be sampled, refused or computed from
+        tables.
 
-        Others are not looked at, so that the model is not probed for what needs no closed form.
+        Other games are not checked, so that the model is not probed if no closed form is needed.
         """
         within = fits.all() and survey.largest.max(initial=0) <= LARGEST_PAIR
         if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
             return False
-        engine = game.engine  # of a function on the host, a random one or a score none is known
+        engine = game.engine  # none is known for a host function, a random model or a score
         untold = engine.on_host or not engine.model.deterministic or engine.score
         return not untold and ask.in_closed_form(game, Weights(self.of))
 
@@ -203,7 +207,7 @@ class SetsAsked:
             )
 
     def _refuse_unbiased(self) -> None:
-        """Raise InputError for an index or an order that is never sampled so."""
+        """Raises InputError for an index or an order for which unbiased sampling does not exist."""
         if self.index.sampled and named(self.index.singles).draws_sets:
             raise InputError(
                 f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
@@ -234,13 +238,13 @@ class SetsAsked:
             return
         n = int(np.where(fits, -1, survey.corners).argmax())
         k = int(survey.largest[n])
-        # Past the limit the survey counts no further.
+        # Past the limit the survey stops counting.
         counted = f"{survey.corners[n]:,}"
         rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
         alone = ""
         if self.order == 1 and self.index.sampled:
             alone = (
-                " Of players alone explainer(X) gives the values, sampled where need be; they are "
+                " explainer(X) gives the values of single players, sampled if needed; they are "
                 "in the result of order=2, too."
             )
         raise EnumerationLimitError(
@@ -263,7 +267,7 @@ def interactions(
     before: Any,
     seconds: float,
 ) -> Interactions:
-    """Put values, stats and provenance together; before: the clock when the run began."""
+    """The interactions of a run: values, stats and provenance; before: the clock at the start."""
     by, scalar, errors = asked.explainer, game.engine.outputs == 1, answer.std_errors
     sets = all_of(by.players.count, asked.order)
     present = getattr(by.players, "present", None)
@@ -293,10 +297,10 @@ def interactions(
 
 
 def _as_players(of: OfSets, P: int) -> float:
-    """How many values of players the sum of all sets counts as, for its rounding.
+    """Number of values of players that the sum of all sets counts as, for its rounding.
 
-    The weights of a player add up to 1 with it and to -1 without; those of a set of s, in size, to
-    2^s times the sum of |p|.
+    The weights of a player add up to 1 with it and to -1 without. The absolute weights of a set of
+    s players add up to 2^s times the sum of |p|.
     """
     total = 0.0
     for s, p in enumerate(of(P), start=1):

@@ -1,6 +1,6 @@
-"""Further arguments of QII as read: how to sample, the pool, the prior of binary data.
+"""Reads further arguments of QII: how to sample, the pool, the prior of binary data.
 
-And what is refused: axes that do not go together, arguments that would have no effect.
+It refuses axes that cannot be combined, and arguments that would have no effect.
 
 Letters: D data rows, P players, K classes.
 """
@@ -25,13 +25,13 @@ from xaijax.methods.qii.sampled import SamplingPlan
 from xaijax.players.players import Players
 from xaijax.tables.rows import rows_of
 
-EPSILON, DELTA = 0.01, 0.05  # of stop="bernstein", unless given
+EPSILON, DELTA = 0.01, 0.05  # defaults of stop="bernstein"
 
 
 def plan_of(
     samples: Any, scheme: Any, stop: Any, seed: Any, epsilon: Any, delta: Any, width: float
 ) -> SamplingPlan:
-    """Read samples=, scheme=, stop=, seed=, epsilon= and delta=."""
+    """Reads samples=, scheme=, stop=, seed=, epsilon= and delta=."""
     checks.one_of(scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
         checks.one_of(stop, "stop", ("bernstein",))
@@ -68,12 +68,12 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which has no end: say samples=n, or give the rows themselves. A "
-            "function that makes a baseline of each row is said by xaijax.Baseline(function)."
+            "pool is a sampler, which never ends: say samples=n, or give the rows themselves. A "
+            "function that makes a baseline of each row is passed as xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(
-            "pool_weights belong to pool rows; a sampler draws as often as it wants to. Leave them "
+            "pool_weights are weights of pool rows, and a sampler chooses its own rows. Leave them "
             "out, or give the rows themselves."
         )
     if plan.scheme != "fresh":
@@ -86,13 +86,13 @@ def pool_rows(
 
 
 def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
-    """`binary_prior` of rows as read, or as the model takes them."""
+    """The `binary_prior` of rows as read, or as the model takes them."""
     matrix = rows_of(rows).matrix()
     return binary_prior(matrix.reshape(len(matrix), -1), players, weights)
 
 
 def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:
-    """The share by weights [D] of rows [D, F] whose ones are exactly S, float64 [2^P]."""
+    """The share, by weights [D], of rows [D, F] whose ones are exactly S; float64 [2^P]."""
     P = players.count
     if P > 20:
         raise InputError(f"players: Pr[S] has 2^{P} entries; at most 20 players.")
@@ -114,7 +114,7 @@ def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.
 
 
 def signed_of(signed: Any, interest: Interest) -> bool:
-    """Read `signed=`."""
+    """Reads `signed=`."""
     if checks.yes_or_no(signed, "signed") and interest.name != "disparity":
         raise InputError(
             f"signed= goes with quantity='disparity', not with {interest.name!r}. Leave it out."
@@ -125,7 +125,7 @@ def signed_of(signed: Any, interest: Interest) -> bool:
 def refuse_difference(
     difference: str, interest: Interest, outcome: Outcome, floor: float | None
 ) -> None:
-    """Raise InputError for a difference of distributions where there are none."""
+    """Raises InputError for a difference of distributions if the quantity has none."""
     if difference not in OF_DISTRIBUTIONS:
         return
     if outcome.kind != "proba" or interest.score is not None:
@@ -143,7 +143,7 @@ def refuse_difference(
 
 
 def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None:
-    """Raise InputError for what has no unbiased draws, or fewer draws than groups."""
+    """Raises InputError if there are no unbiased draws, or fewer draws than groups."""
     if samples is None:
         return
     if quantity.outer is not None:
@@ -161,7 +161,7 @@ def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None
 
 
 def refuse_random(model: Any, quantity: Quantity) -> None:
-    """Raise InputError for what a random model's noise would bias, drawn or not."""
+    """Raises InputError for what a random model's noise would bias, drawn or not."""
     if model.deterministic:
         return
     if quantity.outer is not None:
@@ -177,7 +177,7 @@ def refuse_random(model: Any, quantity: Quantity) -> None:
 
 
 def refuse_unused_weights(interest: Interest, data_weights: Any, own_pool: bool) -> None:
-    """Raise InputError for data_weights that nothing would be weighted by."""
+    """Raises InputError for data_weights that would weight nothing."""
     if data_weights is not None and own_pool and not interest.of_data:
         raise InputError(
             f"data_weights have no effect on quantity={interest.name!r}, which is of individuals, "

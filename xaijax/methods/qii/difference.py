@@ -25,7 +25,7 @@ def _l1(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """sum p log(p / q), natural logarithm; 0 log 0 = 0, infinite where q = 0 < p."""
+    """sum p log(p / q) with the natural logarithm; 0 log 0 = 0, infinite if q = 0 < p."""
     p, q = np.broadcast_arrays(p, q)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log(p / q), 0.0)
@@ -48,10 +48,10 @@ _DISTANCES: dict[str, Difference] = {
 
 
 def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference | None]:
-    """(its name, the distance [..., K], [..., K] -> [...]); None for "subtract".
+    """(its name, the distance [..., K], [..., K] -> [...]); the distance is None for "subtract".
 
-    KL(p || q) has p = real and q = intervened. floor: every probability is raised to it and the
-    vector divided by its sum again, before a "kl" or "js".
+    KL(p || q) has p = real and q = intervened. With floor, each probability is raised to at least
+    `floor` and the vector is normalised again, before a "kl" or "js".
     """
     if floor is not None:
         if difference not in ("kl", "js"):
@@ -81,7 +81,9 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
 
 
 def refuse_high_floor(floor: float | None, classes: int) -> None:
-    """Raise InputError for a floor that leaves nothing of K classes' chances, which sum to 1."""
+    """Raises InputError for a floor that leaves nothing of K classes' probabilities, which sum to
+    1.
+    """
     if floor is not None and floor * classes >= 1:
         raise InputError(
             f"floor must be below 1/{classes} for {classes} classes, or all of them are raised to "
@@ -94,7 +96,7 @@ def _checked(function: Any) -> Difference:
 
     def distance(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         p = np.broadcast_to(p, q.shape)
-        # A copy: one's own function may return views of a buffer, and is asked once more below.
+        # A copy: a user's function may return views of a buffer, and is called once more below.
         out = checks.real_numbers(function(p, q), "difference").copy()
         if out.shape != q.shape[:-1]:
             raise InputError(

@@ -36,7 +36,7 @@ MOST_ROWS = 1 << 36  # model rows of one exact answer: hours at some million a s
 FEWER_ROWS = "samples=, which draws, fewer data or pool rows, or columns united to fewer players"
 NO_TABLE = "unary(), influence(S) or marginal(i, S), which need no table"
 UNIT = 2.0**-53  # of one float64 rounding
-BESIDE = 16  # roundings beside the sums: weights made to sum 1, products, the difference of two
+BESIDE = 16  # roundings besides the sums: weights normalised to 1, products, the difference of two
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class QiiIndex:
 
 
 def qii_index(index: Any, P: int, threshold: Any, absolute: Any, otherwise: str = "") -> QiiIndex:
-    """Read index=, threshold= and absolute=; raises InputError and InputTypeError.
+    """Reads index=, threshold= and absolute=; raises InputError and InputTypeError.
 
-    otherwise: what else can be asked of too many players.
+    otherwise: what the user can do instead if there are too many players.
     """
     checks.yes_or_no(absolute, "absolute")
     if isinstance(index, str) and named(index).simple:
@@ -86,7 +86,7 @@ def _small(P: int, what: str, otherwise: str) -> None:
 
 @dataclass
 class Influences:
-    """What came out, float64."""
+    """The results, float64."""
 
     values: np.ndarray  # [N, P, K]
     base: np.ndarray  # [N, K], Q(all replaced); 0 for distances
@@ -97,10 +97,10 @@ class Influences:
 
 
 def noise_errors(game: GameRun, squares: np.ndarray) -> np.ndarray | None:
-    """Standard errors that a random model's own noise leaves, [N, V, K]; None without noise.
+    """Standard errors from a random model's own noise, [N, V, K]; None without noise.
 
-    squares [V]: the sum of squared factors of the Q(S) that each value is made of. Every Q(S) is a
-    mean of independent answers, by the donors' weights and those of the data rows.
+    squares [V]: the sum of squared factors of the Q(S) that make up each value. Each Q(S) is a mean
+    of independent answers, weighted by the donors' weights and those of the data rows.
     """
     noise = game.engine.findings.noise
     if noise is None:
@@ -118,7 +118,9 @@ def noise_errors(game: GameRun, squares: np.ndarray) -> np.ndarray | None:
 
 
 def _squares(index: QiiIndex, P: int) -> np.ndarray:
-    """Of an index, [P]: each set without i counts twice, with i and without."""
+    """Sum of squared factors for an index, [P]: each set without i counts twice, with i and
+    without.
+    """
     if index.weights is not None:
         total = 2 * math.fsum(math.comb(P - 1, s) * index.weights[s] ** 2 for s in range(P))
         return np.full(P, total)
@@ -135,7 +137,7 @@ def list_of(game: GameRun, replaced: np.ndarray, subtract: bool) -> np.ndarray:
 
 
 def values_of(game: GameRun, replaced: np.ndarray) -> np.ndarray:
-    """What the game measures of sets replaced bool [C, P]; float64 [N, C, K]."""
+    """The measured quantity of sets replaced bool [C, P]; float64 [N, C, K]."""
     with naming_samples(game.quantity, "sets"):
         return ask.values(game, ~replaced, distinct=True)
 
@@ -147,23 +149,23 @@ def ends(game: GameRun) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_base(game: GameRun, found: np.ndarray) -> np.ndarray:
-    """Q(all replaced) [N, K] as it was found, or what `ask.base` says of all instances."""
+    """Q(all replaced) [N, K] as found, or the common value that `ask.base` returns."""
     base = ask.base(game)
     return found if base is None else np.broadcast_to(base, found.shape).copy()
 
 
 def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(v [n, 2^P, K], Q(all replaced) [n, K], Q(nothing replaced) [n, K]) for stretches."""
+    """(v [n, 2^P, K], Q(all replaced) [n, K], Q(nothing replaced) [n, K]), some games at a time."""
     for table in ask.tables(game):
         base = table[:, 0] if subtract else np.zeros_like(table[:, 0])
         yield of_replaced(table, subtract), base, table[:, -1]
 
 
 def of_replaced(table: np.ndarray, subtract: bool) -> np.ndarray:
-    """v [N, 2^P, K] by REPLACED players of a table by KEPT ones.
+    """v [N, 2^P, K] by REPLACED players, from a table by KEPT ones.
 
-    subtract: the table holds Q, and v(S) = Q(nothing replaced) - Q(S): entry 2^P - 1 less entry
-    2^P - 1 - S. Else it holds the distances already.
+    subtract: the table holds Q, and v(S) = Q(nothing replaced) - Q(S): entry 2^P - 1 minus entry
+    2^P - 1 - S. Otherwise it holds the distances already.
     """
     turned = table[:, ::-1]
     return turned[:, :1] - turned if subtract else turned
@@ -172,8 +174,8 @@ def of_replaced(table: np.ndarray, subtract: bool) -> np.ndarray:
 def kept_weights(p: np.ndarray) -> np.ndarray:
     """Weights by KEPT players of a semivalue with weights p [P] by replaced ones.
 
-    A set T without i that is replaced leaves P - 1 - |T| players other than i kept, and
-    v(T + i) - v(T) = Q(kept + i) - Q(kept).
+    If a set T without i is replaced, P - 1 - |T| players other than i are kept, and v(T + i) - v(T)
+    = Q(kept + i) - Q(kept).
     """
     return p[::-1]
 
@@ -202,7 +204,7 @@ def explained_cost(game: GameRun, index: QiiIndex) -> None:
 def explained(
     game: GameRun, index: QiiIndex, subtract: bool, ready: Callable[[], None]
 ) -> Influences:
-    """The index of every game, exactly; ready() once nothing is refused any more."""
+    """The exact index of every game; calls ready() once nothing can be refused any more."""
     by_table, rows = _affordable(game, index)
     ready()
     tell_long_run(game, rows, FEWER_ROWS)
@@ -244,7 +246,7 @@ def _of_table(
 def whole_table(
     game: GameRun, subtract: bool, ready: Callable[[], None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(v of all games at once [N, 2^P, K], its rounding [N]); refused where memory is short."""
+    """(v of all games at once [N, 2^P, K], its rounding [N]); raises if memory is short."""
     refuse_random_index(game, "game()")
     rows = refuse_unaffordable(game, True, "table")
     N = game.N if game.quantity.groups is None else 1
@@ -266,16 +268,17 @@ def whole_table(
 
 
 def table_rounding(game: GameRun, v: np.ndarray, full: np.ndarray, subtract: bool) -> np.ndarray:
-    """How far v [N, 2^P, K] of a full table is from its true value by rounding; float64 [N].
+    """Bound on the rounding error of v [N, 2^P, K] of a full table; float64 [N].
 
-    full [N, K]: Q(nothing replaced). A table is made on the host in float64: sums over B donors,
-    and over D data rows where groups are measured. A sum of n terms in any order, weights of sum 1,
-    is within n u M of the true one, u = 2^-53 and M the largest score (Higham 2002, 4.2). Each of
-    the (at most two) groups' means has this error, v is made of two of them, and a distance adds up
-    to K. For a ratio, of sums without a negative term, the errors are relative: M is its own size.
+    full [N, K]: Q(nothing replaced). A table is made on the host in float64, from sums over B
+    donors, and over D data rows if groups are measured. A sum of n terms in any order, with weights
+    of sum 1, is within n u M of the true one, u = 2^-53 and M the largest score (Higham 2002, 4.2).
+    Each of the (at most two) groups' means has this error, v is made of two of them, and a distance
+    adds up to K. For a ratio of sums without negative terms the errors are relative, and M is its
+    own size.
 
-    Near a probability of 0 "kl" and "js" are steeper than this says. What the model itself rounds
-    is not in it: scores are taken as they come.
+    Near a probability of 0 "kl" and "js" are steeper than this bound assumes. The model's own
+    rounding is not included: scores are taken as they are.
     """
     groups = game.quantity.groups
     donors = game.engine.replacement.count
@@ -287,7 +290,7 @@ def table_rounding(game: GameRun, v: np.ndarray, full: np.ndarray, subtract: boo
 def _largest(game: GameRun, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     """M of each game, [N]."""
     found = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
-    found = np.maximum(found, game.subtracted)  # of which Q(S) may be a small difference
+    found = np.maximum(found, game.subtracted)  # Q(S) may be a small difference of these
     known, combine = _bound(game), game.quantity.combine
     if known is None:
         return found
@@ -297,7 +300,7 @@ def _largest(game: GameRun, v: np.ndarray, full: np.ndarray) -> np.ndarray:
 
 
 def _bound(game: GameRun) -> float | None:
-    """The largest |score| of a row; None for a score of the user's own."""
+    """The largest |score| of a row; None for a user-defined score."""
     score = game.engine.score
     if score is not None and score.cuts and score.bounds is not None:
         return max(map(abs, score.bounds))
@@ -310,7 +313,7 @@ def _bound(game: GameRun) -> float | None:
 
 
 def linear_form(quantity: Quantity) -> str:
-    """What makes a quantity of two means a mean of draws; "" where it is one."""
+    """The arguments that make a quantity of two means a mean of draws; "" if it is one."""
     if not callable(quantity.combine):
         return ""
     if quantity.measured == "disparity":
@@ -321,7 +324,7 @@ def linear_form(quantity: Quantity) -> str:
 
 
 def instead(quantity: Quantity, question: str) -> str:
-    """What to do where an exact answer is too large; question: "index", "table" or "sets"."""
+    """Advice if an exact answer is too large; question: "index", "table" or "sets"."""
     form = linear_form(quantity) if question != "sets" else ""
     if quantity.outer is not None:
         also = f" and {form}" if form else ""
@@ -341,7 +344,7 @@ def instead(quantity: Quantity, question: str) -> str:
 
 @contextmanager
 def naming_samples(quantity: Quantity, question: str) -> Iterator[None]:
-    """What cannot be enumerated or planned within says what samples= can do about it."""
+    """Adds what samples= can do to the errors of what cannot be enumerated or planned inside."""
     try:
         yield
     except (EnumerationLimitError, MemoryPlanError) as error:
@@ -352,9 +355,10 @@ def naming_samples(quantity: Quantity, question: str) -> Iterator[None]:
 
 
 def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
-    """Raise EnumerationLimitError or MemoryPlanError for too large a question, naming samples=.
+    """Raises EnumerationLimitError or MemoryPlanError, naming samples=, if the question is too
+    large.
 
-    Returns the model rows that are coming at most.
+    It returns the largest number of model rows that the run may take.
     """
     with naming_samples(game.quantity, question):
         if needs_table and game.P > LARGEST_TABLE:
@@ -382,7 +386,9 @@ def _why_a_table(quantity: Quantity) -> str:
 
 
 def refuse_long_list(game: GameRun, replaced: np.ndarray) -> None:
-    """The same for the sets replaced bool [C, P], each asked of every row and distinct donor."""
+    """The same for the sets replaced bool [C, P], each evaluated for every row and distinct
+    donor.
+    """
     N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
     if N * B * len(replaced) <= MOST_ROWS:
         return
@@ -392,7 +398,7 @@ def refuse_long_list(game: GameRun, replaced: np.ndarray) -> None:
 
 
 def tell_long_list(game: GameRun, replaced: np.ndarray) -> None:
-    """Warn of a long list of sets replaced bool [C, P] before it is asked."""
+    """Warns of a long list of sets replaced bool [C, P] before it is run."""
     N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
     if why_long(game, N * B * len(replaced)):
         tell_long_run(game, N * rows_of_list(game, ~replaced), FEWER_ROWS)
@@ -408,9 +414,9 @@ def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
 
 
 def refuse_random_index(game: GameRun, what: str) -> None:
-    """Raise InputError for what cannot tell a random model's noise from influence."""
+    """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
             f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
-            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors tell it."
+            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors include it."
         )

@@ -1,8 +1,8 @@
-"""Observational measures, to set beside QII: `xaijax.observational`.
+"""Observational measures, to compare with QII: `xaijax.observational`.
 
-Each measures how membership in a group goes with an outcome, both bool [N]. None of them asks what
-a model uses. The outcome is the true label, or the decision of a classifier
-(`model.labels(X) == positive`). Table II of the QII paper sets such measures beside the average
+Each measures how membership in a group is associated with an outcome, both bool [N]. None of them
+looks at what a model uses. The outcome is the true label, or the decision of a classifier
+(`model.labels(X) == positive`). Table II of the QII paper compares such measures with the average
 QII. Its MI, Jaccard and corr are those of the true labels, for men; its MI is divided by the root
 of both entropies, which `mutual_information` is not; its disp is that of the decisions.
 """
@@ -194,7 +194,7 @@ def disparate_impact(members: ArrayLike, outcomes: ArrayLike) -> float:
 
 @public
 def measures(members: ArrayLike, outcomes: ArrayLike) -> dict[str, float]:
-    """All measures of this module, by name.
+    """Returns all measures of this module, by name.
 
     Args:
         members: bool [N], or zeros and ones: who is in the group. Some are and some are not.

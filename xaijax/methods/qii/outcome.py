@@ -1,6 +1,6 @@
-"""What QII measures of a model: the outcome, the positive class, and the score of a hybrid.
+"""Defines QII's outcomes: the outcome, the positive class, and the score of a hybrid.
 
-The column that outcome="score" reads is that of the positive class, whatever was selected.
+The column that outcome="score" reads is that of the positive class, whichever column was selected.
 
 Letters: R rows, K scores or columns.
 """
@@ -27,29 +27,29 @@ from xaijax.games.measure.score import (
 from xaijax.methods.qii.quantities import KNOWN, Interest, actual, average
 
 AS_IT_IS = (0.0, 1.0)  # a + b s of a lone column s
-TURNED = {"proba": (1.0, -1.0), "decision": (0.0, -1.0)}  # into that of the other of two classes
+TURNED = {"proba": (1.0, -1.0), "decision": (0.0, -1.0)}  # to the other class's column
 OUTCOMES = ("label", "score", "proba")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a model row is scored; `score` is made when the positive class is known."""
+    """The scoring of a model row; `score` is made when the positive class is known."""
 
     kind: str  # "label" | "score" | "proba"
-    model: Any  # what the engine asks: for "label" a model of class numbers
+    model: Any  # what the engine calls: for "label" a model of class numbers
     bounds: tuple[float, float]  # every score lies in them
-    score_for: Callable[[Any], Score]  # of the positive label
-    classes: tuple[Any, ...] | None  # where known
+    score_for: Callable[[Any], Score]  # takes the positive label
+    classes: tuple[Any, ...] | None  # if known
     needs_positive: bool
 
     @property
     def width(self) -> float:
-        """Of the bounds."""
+        """The width of the bounds."""
         return self.bounds[1] - self.bounds[0]
 
 
-# What quantities are of vectors of chances: for "actual" and "average" not what their names say,
-# since a vector does not stay "the same" or not.
+# What quantities measure for vectors of probabilities. "actual" and "average" become others, since
+# a vector has no decided class that could stay the same.
 _MEASURED = {"actual": "individual", "average": "rate"}
 _OF_CHANCES = {
     "individual": "the chances of all classes for this person",
@@ -62,7 +62,7 @@ _OF_CHANCES = {
 
 
 def measured_of(interest: Interest, outcome: str) -> tuple[str, str]:
-    """(the name of the quantity that is measured, in words)."""
+    """(the name of the quantity that is measured, its description)."""
     if outcome != "proba" or interest.score is not None:
         return interest.name, interest.words
     name = _MEASURED[interest.name] if interest in (actual, average) else interest.name
@@ -71,10 +71,10 @@ def measured_of(interest: Interest, outcome: str) -> tuple[str, str]:
 
 
 def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, bounds: Any) -> Outcome:
-    """Read `outcome=`, `positive=` and `bounds=`; calls no model.
+    """Reads `outcome=`, `positive=` and `bounds=`; calls no model.
 
-    Raises InputError for a positive label that is not among the model's classes, an outcome that
-    the model or the quantity does not have, bounds out of order.
+    It raises InputError for a positive label that is not among the model's classes, an outcome that
+    the model or the quantity does not have, or bounds out of order.
     """
     checks.one_of(outcome, "outcome", OUTCOMES)
     if not isinstance(positive, str | bool | numbers.Real | np.generic | None):
@@ -89,7 +89,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
         )
     classes = model.classes
     if positive is not None and classes is not None:
-        _known(positive, classes)  # also where the quantity does not ask which class it is
+        _known(positive, classes)  # also if the quantity does not depend on it
     if outcome == "label":
         return _of_labels(model, interest, (low, high))
     if interest.agrees and outcome == "score":
@@ -108,7 +108,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
             raise InputError(
-                "quantity= asks by agrees=True whether the decided class stays the same, and "
+                "agrees=True of quantity= needs a decided class that can stay the same, and "
                 "outcome='proba' keeps all classes. Say agrees=False, or outcome='label'."
             )
         if model.output != "proba" and classes is not None:
@@ -118,7 +118,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
             )
         if positive is not None:
             raise InputError(
-                "positive= has no place with outcome='proba', which keeps all classes."
+                "positive= cannot be combined with outcome='proba', which keeps all classes."
             )
         count = None if classes is None else len(classes)
         whole = Score(ClassProbabilities(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
@@ -154,7 +154,7 @@ def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> O
 
 
 def _known(positive: Any, classes: tuple[Any, ...]) -> Any:
-    """The class that `positive` is."""
+    """The class that equals `positive`."""
     if positive not in classes:
         raise InputError(
             f"positive={positive!r} is no label of the model; its labels are {list(classes)[:20]}."
@@ -165,7 +165,7 @@ def _known(positive: Any, classes: tuple[Any, ...]) -> Any:
 def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data: Any) -> Any:
     """The positive label: as given, else the last of the classes, or of the labels seen on data.
 
-    Asks the model for the labels of the data where it has no classes.
+    It calls the model for the labels of the data if the model has no classes.
     """
     if classes is not None:
         return classes[-1] if positive is None else _known(positive, classes)
@@ -177,7 +177,7 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
             f"positive={positive!r} is a label that the model never returns on the data; it "
             f"returns {seen[:20]}. Say classes= in as_model if there are more."
         )
-    return positive  # as it was said: of 1, 1.0 and True the data would decide
+    return positive  # as given: 1, 1.0 and True are equal, and the data would decide between them
 
 
 def _bounds(bounds: Any) -> tuple[float, float]:
@@ -191,11 +191,11 @@ def _bounds(bounds: Any) -> tuple[float, float]:
 
 
 def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
-    """(the model to ask, the column of `positive`); positive is known to be a class.
+    """(the model to run, the column of `positive`); positive is known to be a class.
 
-    A model of which one column was selected is asked for all of them; without classes and without
-    `positive` that column is what is meant. What there is no column for the model's first probe
-    tells, see `PositiveColumn.refuse`.
+    If one column of the model was selected, all its columns are used; without classes and without
+    `positive` the selected column is meant. The model's first probe finds out whether there is such
+    a column, see `PositiveColumn.refuse`.
     """
     classes, output = model.classes, model.output
     if classes is None and positive is None:
@@ -212,9 +212,10 @@ def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
 
 
 def _lone(model: Any, place: int, count: int | None) -> tuple[float, float] | None:
-    """How a lone column stands for the class at this place; None: it does not.
+    """(a, b) such that a + b s of a lone column s is the score of this class; None: there is none.
 
-    One number per row decides between two classes, by `Model.labels`: it is that of the second.
+    One number per row decides between two classes, by `Model.labels`: it is the score of the
+    second.
     """
     if model.output not in ("proba", "decision", "value"):
         return None

@@ -1,4 +1,4 @@
-"""The question that a `QII` object asks: its arguments as read, and games made of them.
+"""The question of a `QII` object: its arguments as read, and the games made of them.
 
 Letters: N individuals (1 for quantities of the data), D data rows, P players, G groups, M rows
 drawn.
@@ -55,7 +55,7 @@ ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each 
 
 
 class QIIProblem:
-    """What is asked of whom: quantity, outcome, intervention, difference, plan of sampling."""
+    """A question of QII: quantity, outcome, intervention, difference, plan of sampling."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class QIIProblem:
         floor: Any,
         **options: Any,
     ) -> None:
-        """Arguments as of `QII`; options: of `limits_of`."""
+        """Reads the arguments, as for `QII`; options: those of `limits_of`."""
         self.interest = interest_of(quantity)
         self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)
@@ -157,7 +157,7 @@ class QIIProblem:
         """Pr[S] of the data itself; see `QII.prior`."""
         if isinstance(self.players, OwnPlayers):
             raise InputError(
-                "prior() is of columns that are players in all rows; players numbers the entries "
+                "prior() needs columns that are players in all rows; players= numbers the entries "
                 "of each instance. Give Pr[S] as an array [2**P]."
             )
         return prior_of(self.data, self.players, self.weights)
@@ -165,7 +165,7 @@ class QIIProblem:
     def kept_of(self, X: Any, rows: Any) -> tuple[Any, Any]:
         """(the individuals X as a result keeps them, the index of their frame or None).
 
-        X None: of the data; rows: as read, None for quantities of the data.
+        X None: the data's rows; rows: as read, None for quantities of the data.
         """
         if rows is None:
             return None, None
@@ -173,7 +173,9 @@ class QIIProblem:
         return kept_rows(given, rows), rows_of(given).index
 
     def whose(self, X: Any) -> str:
-        """Whose rows are explained, by what was passed: "none", "data", "part" of them, "given"."""
+        """Origin of the explained rows, from the argument: "none", "data", "part" of them,
+        "given".
+        """
         return whose_rows(X, self.private) if self.groups is None else "none"
 
     def model_identity(self) -> str | None:
@@ -182,7 +184,7 @@ class QIIProblem:
         return self.model.identity(self.table.shape, getattr(self.table, "rows_dtype", own))
 
     def plain_rows(self, rows: Any) -> Any:
-        """The rows as the model takes them, array or frame, all that was rounded being rounded."""
+        """The rows as the model takes them, array or frame, rounded as the model's rows are."""
         table, codes = self.table.encode(rows)
         return table.decode(codes[:])
 
@@ -231,18 +233,18 @@ class QIIProblem:
 
     @property
     def otherwise(self) -> str:
-        """What else than an index by tables can be asked of too many players."""
+        """Alternatives to an index by tables if there are too many players."""
         quantity = self._quantity()
         if quantity.linear:
             return "Or say index='shapley' with samples=n."
         return instead(quantity, "index")
 
     def is_data(self, rows: Any) -> bool | None:
-        """Whether the rows explained, as read, are the data; None where there are none."""
+        """Whether the explained rows, as read, are the data; None if there are none."""
         return None if rows is None else is_data(self.table, rows, self.data)
 
     def ready(self) -> None:
-        """Make the score, for which the positive label must be known."""
+        """Makes the score, for which the positive label must be known."""
         if self.evaluator.engine.score is None:
             if self.outcome.needs_positive:
                 self.positive = positive_of(
@@ -252,17 +254,17 @@ class QIIProblem:
                 classes = self.outcome.classes
                 last = None if classes is None else classes[-1]
                 self.positive = last if self._given_positive is None else self._given_positive
-            elif self._asks_labels:  # whether the label is any
+            elif self._asks_labels:  # check that the label exists
                 positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.measure(self.outcome.score_for(self.positive))
 
     def begin(
         self, X: Any, distances: bool = True, evaluator: Evaluator | None = None
     ) -> tuple[GameRun, Any, Any, float]:
-        """(the game, the rows explained, the clock as it stands, the time); X as of the methods.
+        """(the game, the explained rows, the clock as it is now, the time); X as for the methods.
 
-        The game can be asked after `ready`, which may call the model: refuse first. evaluator: that
-        of a plan, whose game asks nothing; None: the problem's own.
+        The game can be run after `ready`, which may call the model: refuse first. evaluator: a
+        plan's evaluator, whose game runs nothing; None: the problem's own.
         """
         started = time.perf_counter()
         tell_cuts_again()
@@ -270,7 +272,7 @@ class QIIProblem:
         if self.groups is not None:
             if X is not None:
                 raise InputError(
-                    f"X has no place with quantity={self.interest.name!r}, one number for the "
+                    f"X cannot go with quantity={self.interest.name!r}, one number for the "
                     "whole data. Leave it out, or say quantity='individual' or 'actual'."
                 )
         elif X is None:
@@ -292,8 +294,9 @@ class QIIProblem:
         return game, rows, self.evaluator.start(), started
 
     def _encoded(self) -> tuple[CodeTable, np.ndarray]:
-        """The data as codes, of a translation once for all questions: it is compared with its
-        estimator on all rows that it encodes.
+        """The data as codes. A translation encodes them once for all questions.
+
+        A translation is compared with its estimator on all rows that it encodes.
         """
         evaluator = self.evaluator
         if not isinstance(evaluator.engine.replacement.table, CodedTable):
@@ -309,8 +312,10 @@ class QIIProblem:
         return kept[1]
 
     def planner(self) -> Evaluator:
-        """An evaluator for plans: where the positive label is not known yet, another stands for it,
-        so that the data are not asked for their labels.
+        """An evaluator for plans.
+
+        If the positive label is not known yet, another label replaces it, so that the model is not
+        called for the labels of the data.
         """
         evaluator = copy(self.evaluator)
         if evaluator.engine.score is None:
@@ -334,10 +339,11 @@ class QIIProblem:
 def members_of(
     members: Any, interest: Interest, data: Any, names: tuple[str, ...], N: int
 ) -> np.ndarray | None:
-    """Read `members=`, bool [N], decided by the rows as they are; None where nobody is asked for.
+    """Reads `members=`, bool [N], decided by the rows as they are; None if no group is needed.
 
-    names: of the columns. Raises InputError for an empty group, a group of everybody where the rest
-    is compared, another length, an unknown column or value.
+    names: names of the columns. It raises InputError for an empty group, a group of everybody if
+        the rest
+    is needed, another length, an unknown column or an unknown value.
     """
     if not interest.of_members:
         if members is not None:
@@ -410,9 +416,10 @@ def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
 
 
 def _factors_of(interest: Interest, signed: bool) -> np.ndarray | Callable[..., Any] | None:
-    """What makes one number of the groups' means; linear where it is factors [G].
+    """Returns the function that combines the groups' means into one number, or factors [G] if it is
+    linear.
 
-    A signed disparity is: group less rest. Its semivalues are means, then.
+    A signed disparity is linear: group minus rest. Its semivalues are then means.
     """
     if interest.whom == "individual":
         return None
@@ -440,7 +447,7 @@ def groups_of(interest: Interest, mask: np.ndarray | None, weights: np.ndarray) 
 def refuse_sample_weights(
     subsample: Subsample | None, pool: Any, data_weights: Any, pool_weights: Any
 ) -> None:
-    """Weights belong to rows, and nobody knows which rows a subsample has."""
+    """Raises InputError for weights of a subsample, since nobody knows which rows it has."""
     if isinstance(pool, Subsample):
         raise InputError(
             "pool is a Subsample. Give it as data, and leave pool= out: its rows are donors too."
@@ -448,7 +455,7 @@ def refuse_sample_weights(
     weighted = data_weights is not None or (pool is None and pool_weights is not None)
     if subsample is not None and weighted:
         raise InputError(
-            "data_weights and pool_weights have no place with a Subsample, whose rows are secret. "
+            "data_weights and pool_weights cannot be used with a Subsample of secret rows. "
             "Leave them out, or release the full data."
         )
 
@@ -456,7 +463,7 @@ def refuse_sample_weights(
 def members_drawn(
     full: np.ndarray | None, subsample: Subsample | None, interest: Interest
 ) -> np.ndarray | None:
-    """The members among the rows drawn, bool [M]; full: among all rows [D]."""
+    """The members among the drawn rows, bool [M]; full: among all rows [D]."""
     if full is None or subsample is None:
         return full
     mask = subsample.of_full(full)
@@ -471,9 +478,9 @@ def members_drawn(
 def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
     """The sample as a release must know it.
 
-    The report says how many members were drawn (its noise follows from that). Given that number a
-    member was drawn with the chance drawn members / members, and the others with theirs: the
-    larger of the two is what privacy is amplified by.
+    The report says how many members were drawn (its noise depends on that number). Given that
+    number, a member was drawn with probability drawn members / members, and the others with theirs:
+    the larger of the two is what amplifies privacy.
     """
     own = subsample.sample
     if full is None:
@@ -501,7 +508,7 @@ STEP = 1 << 16  # rows compared at a time
 def facts_of(
     mask: np.ndarray | None, weights: np.ndarray, groups: np.ndarray | None, given: bool
 ) -> dict[str, Any]:
-    """Of the data: mask bool [D] of the members; weights [D]; groups [G, D]."""
+    """Facts of the data: mask bool [D] of the members; weights [D]; groups [G, D]."""
     D = len(weights)
     largest = weights.max() if groups is None else np.max(groups, axis=1).max()
     return {
@@ -514,9 +521,10 @@ def facts_of(
 
 
 def pool_is_data(rows: Any, replacement: Replacement) -> bool:
-    """Whether donors that were given are equal to the data's own rows, in any order.
+    """Whether the given donors equal the data's own rows, in any order.
 
-    rows: the data as read. Weights do not count: rows of the data stay such, however weighted.
+    rows: the data as read. Weights do not count: weighted rows of the data are still rows of the
+    data.
     """
     if replacement.kind != "rows" or replacement.rows_given != len(rows_of(rows)):
         return False
@@ -526,7 +534,7 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
 
 
 def is_data(table: CodeTable, X: Any, data: Any) -> bool:
-    """Whether rows X are those of the data, both as read."""
+    """Whether rows X are the data's rows, both as read."""
     if X is data or len(rows_of(X)) != len(rows_of(data)):
         return X is data
     table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
@@ -534,7 +542,7 @@ def is_data(table: CodeTable, X: Any, data: Any) -> bool:
 
 
 def same_rows(a: Any, b: Any) -> bool:
-    """Whether codes [M, C] hold the same rows: in any order, or in this one out of a memory map."""
+    """Whether codes [M, C] hold the same rows, in any order (for a memory map: in this order)."""
     if len(a) != len(b):
         return False
     if all(
@@ -549,7 +557,7 @@ def same_rows(a: Any, b: Any) -> bool:
 
 
 def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
-    """ "data": none was given, or the data; "part": memory of private rows; "other": public rows.
+    """ "data": no pool was given, or the data; "part": memory of private rows; "other": public.
 
     data: as given; private: other objects that hold private rows.
     """
@@ -560,14 +568,16 @@ def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
 
 
 def whose_rows(X: Any, private: Sequence[Any]) -> str:
-    """ "data": none were given; "part": memory of private rows; "given": public rows."""
+    """ "data": no rows were given; "part": memory of private rows; "given": public rows."""
     if X is None:
         return "data"
     return "part" if any(shares_memory(X, one) for one in private) else "given"
 
 
 def _source(pool: Any) -> Any:
-    """What a pool is made of: itself, the row of a `Baseline`, the rows that it is a median of."""
+    """The rows behind a pool: itself, the row of a `Baseline`, or the rows that it is a median
+    of.
+    """
     if not isinstance(pool, Baseline):
         return pool
     return pool.rows if isinstance(pool.row, str) else pool.row

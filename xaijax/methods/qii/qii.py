@@ -42,7 +42,7 @@ from xaijax.results.subsample import Subsample
 
 @explainer_class
 class QII:
-    """How much inputs influence a model's decisions: quantitative input influence (QII).
+    """Measures how much inputs influence a model's decisions: quantitative input influence (QII).
 
     A quantity of interest Q is one number made of the model's answers, such as the share of people
     who get the positive class. The influence of a set S of players is
@@ -54,70 +54,76 @@ class QII:
     the players that are REPLACED here; the sets of `Explainer` list those that are kept.
 
     Args:
-        model: a `Model` of `as_model`, or what `as_model` takes without options: a function of
+        model: a `Model` from `as_model`, or what `as_model` accepts without options: a function of
             rows, a fitted estimator or its `predict_proba`, a module.
-        data: rows [D, *F] that quantities of the data are about: an array or a frame; or what
-            `xaijax.privacy.subsample` drew of them, for a private release.
-        players: None (each column is a player), or groups of columns as of `Explainer`.
+        data: rows [D, *F] that quantities of the data are about: an array or a frame. For a private
+            release, it may be a sample that `xaijax.privacy.subsample` drew from them.
+        players: None (each column is a player), or groups of columns as for `Explainer`.
         pool: donor rows [B, *F]. None: the data. `Baseline(row)`: one constant row ("how does
-            person A differ from B"). A function sampler(rng, n) that returns n rows: it needs
-            `samples`, and draw d takes row d.
-        data_weights: float [D] or None. Weights of the data rows. None: equal ones.
-        pool_weights: float [B] or None. Weights of the donor rows. None: equal ones, or those of
-            the data where `pool` is None. A sampler and a `Baseline` take none.
-        quantity: "individual": the chance that a person gets the positive class. "actual": the
-            chance that a person's class stays the same. "rate" and "average": their means over the
-            data. "group": the rate of the members. "disparity": the distance between the rates of
-            the members and of the rest. "ratio": the first rate divided by the second. Or an object
-            of `xaijax.quantities`, or a function score(answers [R, A], own [R, A]) -> [R] of one
-            person, with `own` the answers to the original rows.
+            person A differ from B"). A function sampler(rng, n) that returns n rows needs
+            `samples`; draw d takes row d.
+        data_weights: float [D] or None. Weights of the data rows. None: equal weights.
+        pool_weights: float [B] or None. Weights of the donor rows. None: equal weights, or those of
+            the data if `pool` is None. They cannot be given with a sampler or a `Baseline`.
+        quantity: "individual": the probability that a person gets the positive class. "actual": the
+            probability that a person's class stays the same. "rate" and "average": their means over
+            the data. "group": the rate of the members. "disparity": the distance between the rates
+            of the members and of the rest. "ratio": the first rate divided by the second. It may
+            also be an object of `xaijax.quantities`, or a function score(answers [R, A], own
+            [R, A]) -> [R] of one person, with `own` the answers to the original rows.
         outcome: how a model row is scored.
-            "label": 1 if the decided class is `positive`, else 0. For "actual" and "average" it is
-            1 if the decided class is that of the original row.
-            "score": the model's column for the class `positive`, cut to `bounds`, even where
-            `as_model` selected another. A model with two classes may return one number per row, the
-            score of the second class; the first's is then 1 - p for a probability p, -s for a
-            decision value s. Not with "actual" (the default), "average": say "individual", "rate".
+            "label": 1 if the decided class is `positive`, else 0. For "actual" and "average": 1 if
+            the decided class is that of the original row, else 0.
+            "score": the model's column for the class `positive`, clipped to `bounds`, even if
+            `as_model` selected another column. A model with two classes may return one number per
+            row, the score of the second class; the first's is then 1 - p for a probability p, -s
+            for a decision value s. It does not go with "actual" (the default) and "average": say
+            "individual" or "rate".
             "proba": the vector of class probabilities, each row of sum 1; also for models with
-            deterministic=False. No class is decided then, so nothing can stay the same: "actual"
-            measures what "individual" does, and "average" what "rate" does.
+            deterministic=False. The answers are vectors, so "actual" and "average" are treated as
+            "individual" and "rate".
         positive: a class label. None: the model's last class, or else the last in order of the
             labels seen on the data. For scores without classes: a column number; None: the last, or
             the one `as_model` selected. "actual" and "average" do not use it; "proba" refuses it.
-        bounds: (low, high) that scores are cut to, with an XaiWarning where that changes one (but
-            none in a private release). Scores of a function of yours are not cut: one that lies
-            outside raises ModelOutputError.
+        bounds: (low, high) that scores are clipped to, with an XaiWarning if that changes a score
+            (but none in a private release). Scores of your own function are not clipped: one that
+            lies outside raises ModelOutputError.
         members: the group: bool [D], {column: value}, or a function of the data that returns
-            bool [D]. The original rows decide who is a member, also when the column that tells it
+            bool [D]. The original rows decide who is a member, also when the column that decides it
             is replaced. A pandas Series is matched by its index.
-        signed: bool, of "disparity": members' rate minus the rest's (True) or its absolute value.
+        signed: bool, for "disparity": the members' rate minus the rest's (True) or its absolute
+            value.
         difference: d(p, q), p with nothing replaced, q with S replaced. "subtract": p - q. "l1",
             "l2", "linf". For class probabilities also "tv" (half of "l1"), "kl" (KL(p || q)) and
-            "js" (Jensen-Shannon), both in nats, but not for a disparity or a ratio, which are no
-            distributions. Or a function d(p [..., K], q [..., K]) -> [...].
+            "js" (Jensen-Shannon), both in nats, but not for a disparity or a ratio, which are not
+            distributions. It may also be a function d(p [..., K], q [..., K]) -> [...].
         samples: None or int. None: exact values, or an error that says what `samples` can do. n:
-            so many draws of an order of the players, a data row (fixed for individuals) and a
-            donor, with standard errors. A draw asks P + 1 model rows (2 in `influence` and
-            `marginal`). Only with difference="subtract". `explain` samples a disparity only with
-            signed=True, and neither a ratio nor "deegan-packel". `unary`, `influence` and
-            `marginal` sample an unsigned disparity and a ratio too, without `stop`.
-        scheme: "fresh": each draw has a donor of its own. "fixed-pool": the authors' scheme. About
-            sqrt(n) donors are drawn once, and each of about sqrt(n) orders goes with all of them;
-            `unary`, `influence` and `marginal` have no orders and use these donors alone. The
-            errors count what the drawn donors leave; stats["pool_std_errors"] is that part.
+            the number of draws, each of an order of the players, a data row (fixed for individuals)
+            and a donor; values then have standard errors. A draw takes P + 1 model rows (2 in
+            `influence` and `marginal`). Sampling needs difference="subtract". `explain` samples a
+            disparity only with signed=True, and neither a ratio nor "deegan-packel". `unary`,
+            `influence` and `marginal` sample an unsigned disparity and a ratio too, without `stop`.
+        scheme: "fresh": each draw has its own donor. "fixed-pool": the scheme of the paper's
+            authors. About sqrt(n) donors are drawn once, and each of about sqrt(n) orders is
+            combined with all of them; `unary`, `influence` and `marginal` have no orders and use
+            these donors alone. The errors include the error of drawing the donors;
+            stats["pool_std_errors"] is that part.
         stop: None or "bernstein": draw until all values of an individual are within `epsilon` with
-            chance 1 - `delta`, n draws at most. This is the empirical Bernstein bound, with a union
-            bound over checks and values, not over individuals. Only with scheme="fresh".
-        seed: int, of the draws. Orders depend on (seed, draw), an individual's donors on its row
-            too. All draws of donors and data rows depend on the order of the rows in pool and data.
-        epsilon, delta: floats between 0 and 1 or None, of `stop`. None: 0.01 and 0.05.
-        floor: float or None, of "kl", "js". Smaller ones are raised to it, all divided by the sum.
+            probability 1 - `delta`, with at most n draws. This is the empirical Bernstein bound,
+            with a union bound over checks and values, not over individuals. It needs
+            scheme="fresh".
+        seed: int, of the draws. Orders depend on (seed, draw); an individual's donors also depend
+            on its row. All draws of donors and data rows depend on the order of the rows in pool
+            and data.
+        epsilon, delta: floats between 0 and 1 or None, for `stop`. None: 0.01 and 0.05.
+        floor: float or None, for "kl" and "js". Smaller probabilities are raised to it, then all
+            are divided by their sum.
         {limits}
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted. The model is not called yet.
-        ModelOutputError: by the methods: answers that are not finite, scores outside `bounds`,
-            probabilities that are no distribution, unknown labels.
+        InputError, InputTypeError: an argument is not accepted. The model is not called yet.
+        ModelOutputError: raised by the methods for answers that are not finite, scores outside
+            `bounds`, probabilities that are not a distribution, and unknown labels.
 
     Example:
         >>> import numpy as np
@@ -129,7 +135,7 @@ class QII:
         >>> qii.unary().values
         array([[0. , 0.5]])
 
-        All of the group are hired and half of the rest; who lifts decides it, gender does not.
+        All of the group and half of the rest are hired. Lifting decides it, gender does not.
 
     References:
         Datta, Sen and Zick, "Algorithmic transparency via quantitative input influence" (IEEE
@@ -171,7 +177,7 @@ class QII:
 
     @property
     def positive(self) -> Any:
-        """The positive label; None where the quantity uses none, or before it is known."""
+        """The positive label; None if the quantity uses none, or before it is known."""
         return self._problem.positive
 
     @property
@@ -185,14 +191,14 @@ class QII:
         return self._problem.described()
 
     def unary(self, X: Rows | None = None) -> Explanation:
-        """The influence iota({i}) of each player by itself.
+        """Computes the influence iota({i}) of each single player.
 
         Args:
             X: individuals [N, *F]. None: the data. Quantities of the data take None only (N is 1).
 
         Returns:
             An `Explanation` with values [N, P], or [N, P, K] for the differences of vectors of K
-            probabilities. base_values are Q(all replaced), 0 for distances (all but "subtract");
+            probabilities. base_values are Q(all replaced), or 0 for distances (all but "subtract");
             stats["quantity"] is Q(nothing replaced).
         """
         game, rows, before, started = self._problem.begin(X)
@@ -202,17 +208,18 @@ class QII:
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """The influence iota(S) of a set of players.
+        """Computes the influence iota(S) of a set of players.
 
         Args:
             S: the REPLACED players: places and names, or a bool mask [P].
-            X: as of `unary`.
+            X: as in `unary`.
             return_std: also return standard errors.
 
         Returns:
-            float64 [N], or [N, K] for differences of vectors; with return_std the pair (values,
-            errors). Errors of exact values are 0, but for the noise of a random model. The sets of
-            no player and of all players are exact also with `samples`, unless `pool` is a sampler.
+            float64 [N], or [N, K] for differences of vectors; with return_std the tuple (values,
+            errors). Errors of exact values are 0, except for the noise of a random model. The empty
+            set and the set of all players are exact also with `samples`, unless `pool` is a
+            sampler.
         """
         replaced = set_of_players(S, self._problem.players.names)
         checks.yes_or_no(return_std, "return_std")
@@ -228,19 +235,19 @@ class QII:
         direct: bool = False,
         return_std: bool = False,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """What replacing player i adds to the influence of S: iota(S + i) - iota(S).
+        """Computes what replacing player i adds to the influence of S: iota(S + i) - iota(S).
 
         With "subtract" this is Q(S) - Q(S + i) (definition 3 of the paper).
 
         Args:
-            i: a player's place or name. If it is in S, InputError is raised.
-            S: the players that are REPLACED already, as of `influence`.
-            X: as of `unary`.
+            i: a player's position or name. InputError is raised if it is in S.
+            S: the players that are REPLACED already, as for `influence`.
+            X: as in `unary`.
             direct: True: d(Q(S), Q(S + i)), which is another number for distances.
             return_std: also return standard errors.
 
         Returns:
-            As `influence`.
+            The same as `influence`.
         """
         replaced = set_of_players(S, self._problem.players.names)
         place = player_place(i, self._problem.players.names, "i")
@@ -264,26 +271,26 @@ class QII:
         threshold: float | None = None,
         absolute: bool = False,
     ) -> Explanation:
-        """An index of the game v(S) = iota(S): one number for each player.
+        """Computes an index of the game v(S) = iota(S): one number for each player.
 
         Args:
-            X: as of `unary`.
+            X: as in `unary`.
             index: "shapley", "banzhaf", "deegan-packel", `SizeLimited(k)` (at most k replaced
                 players), or probabilities Pr[S] of sets, an array [2^P] or a function of masks
                 bool [2^P, P]. With Pr[S] player i gets the sum over all S without i of
-                Pr[S] (v(S + i) - v(S)); it is not divided by the sum of their Pr[S].
-            threshold: float or None, of "deegan-packel": a set wins if v(S) >= threshold. None:
+                Pr[S] (v(S + i) - v(S)); the sum is not divided by the total of their Pr[S].
+            threshold: float or None, for "deegan-packel": a set wins if v(S) >= threshold. None is
                 for games of zeros and ones.
-            absolute: of "deegan-packel": a set wins if |v(S)| >= threshold.
+            absolute: for "deegan-packel": a set wins if |v(S)| >= threshold.
 
         Returns:
-            An `Explanation` as of `unary`. Base value plus exact Shapley values is
+            An `Explanation` as for `unary`. The base value plus exact Shapley values is
             stats["quantity"], Q(nothing replaced); for distances they sum to d(Q(nothing replaced),
-            Q(all replaced)). Sampled values satisfy that within their errors only.
+            Q(all replaced)). Sampled values satisfy this only within their errors.
 
         Raises:
             EnumerationLimitError, MemoryPlanError: the exact answer is too large; the message says
-                what `samples` can do. InputError, InputTypeError: as of `Explainer`.
+                what `samples` can do. InputError, InputTypeError: as for `Explainer`.
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
@@ -302,16 +309,17 @@ class QII:
         X: Rows | None = None,
         index: str | SizeLimited | ArrayLike | Callable[..., Any] = "shapley",
     ) -> Plan:
-        """What `explain(X, index)` would ask for, told before it is asked.
+        """Computes the cost of `explain(X, index)` before it is run.
 
         Args:
-            X, index: as of `explain`.
+            X, index: as for `explain`.
 
         Returns:
-            A `Plan`; of draws the most. The model is asked no more than its probe.
+            A `Plan`; if values are drawn, its figures are upper limits. Only the model's probe is
+            run.
 
         Raises:
-            What `explain` raises before it asks.
+            The errors that `explain` raises before it runs the model.
         """
         problem = self._problem
         read = qii_index(index, problem.players.count, None, False, problem.otherwise)
@@ -329,17 +337,16 @@ class QII:
         threshold: float | None = None,
         absolute: bool = False,
     ) -> Fingerprint:
-        """Tells what `explain(X, index, threshold, absolute)` would answer, before it is asked.
+        """Identifies the question of `explain(X, index, threshold, absolute)` before it is run.
 
         Args:
-            X, index, threshold, absolute: as of `explain`.
+            X, index, threshold, absolute: as for `explain`.
 
         Returns:
-            A `Fingerprint`, equal to that of the explanation. The model is asked no more than its
-            probe.
+            A `Fingerprint`, equal to that of the explanation. Only the model's probe is run.
 
         Raises:
-            What `explain` raises before it asks.
+            The errors that `explain` raises before it runs the model.
         """
         problem, otherwise = self._problem, self._problem.otherwise
         read = qii_index(index, problem.players.count, threshold, absolute, otherwise)
@@ -347,16 +354,16 @@ class QII:
         return fingerprint_of_run(problem, game, read, rows)
 
     def game(self, X: Rows | None = None) -> CoalitionTable:
-        """The exact influence v(S) of each of the 2^P sets of replaced players.
+        """Computes the exact influence v(S) of each of the 2^P sets of replaced players.
 
         Args:
-            X: as of `unary`.
+            X: as in `unary`.
 
         Returns:
             A `CoalitionTable` with values [N, 2^P], whose interactions keep X.
 
         Raises:
-            InputError: with `samples`, deterministic=False or vectors. EnumerationLimitError,
+            InputError: `samples`, deterministic=False or vectors are used. EnumerationLimitError,
                 MemoryPlanError: the table is too large.
         """
         if self._problem.samples is not None:
@@ -377,14 +384,14 @@ class QII:
         protected: Iterable[int | str] | np.ndarray,
         index: str | SizeLimited | ArrayLike | Callable[..., Any] | None = None,
     ) -> tuple[Proxy, ...]:
-        """Players by how much of the gap between group and rest goes when they are replaced.
+        """Ranks players by how much of the gap between group and rest goes when they are replaced.
 
         The gap is |Q - c|, with c = 0 for a disparity and c = 1 for a ratio. The reduction of a
         player is |Q - c| - |Q - influence - c|, above 0 if the gap is smaller without the player.
         For an unsigned disparity the influence is reported as the reduction. With an index or with
-        sampling it may be larger than the gap, and then it is no amount by which the gap shrinks.
-        With signed=True and for a ratio, if the group is worse off, an input that causes the gap
-        has an influence below 0. Deegan-Packel shares are ordered as they are.
+        sampling it may be larger than the gap, and then it is not the amount by which the gap
+        shrinks. With signed=True and for a ratio, an input that causes the gap has an influence
+        below 0 if the group is worse off. Deegan-Packel shares are ordered as they are.
 
         Args:
             protected: players that are left out, as S of `influence`.
@@ -394,7 +401,8 @@ class QII:
             A tuple of (name, influence, std_error, reduction), the largest reduction first.
 
         Raises:
-            InputError: another quantity than "disparity" or "ratio", a distance, or vectors.
+            InputError: the quantity is neither "disparity" nor "ratio", or there is a distance or
+                vectors.
         """
         asked = self._problem
         refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
@@ -402,7 +410,7 @@ class QII:
         return ranked(self.unary() if index is None else self.explain(index=index), left)
 
     def prior(self) -> np.ndarray:
-        """Pr[S] of binary data: the share, by data_weights, of the rows whose ones are exactly S.
+        """Computes Pr[S] of binary data: the weighted share of the rows whose ones are exactly S.
 
         Pass it as index= to `explain` (QII paper, VIII-A).
 
@@ -410,7 +418,8 @@ class QII:
             float64 [2^P].
 
         Raises:
-            InputError: more than 20 players, or a player that is not one column of zeros and ones.
+            InputError: there are more than 20 players, or a player is not one column of zeros and
+                ones.
         """
         return self._problem.prior()
 
@@ -465,7 +474,7 @@ def _refuse_long(problem: QIIProblem, game: GameRun, replaced: np.ndarray) -> No
 
 
 def _ends_only(problem: QIIProblem, replaced: np.ndarray) -> bool:
-    """Whether each set is nothing or all, which are never sampled but by a user's sampler."""
+    """Whether each set is empty or full; these are never sampled, unless the pool is a sampler."""
     sampler = problem.evaluator.engine.replacement.kind == "sampler"
     ends = replaced.all(axis=1) if not sampler else np.zeros(len(replaced), bool)
     return bool((ends | ~replaced.any(axis=1)).all())
@@ -489,13 +498,13 @@ def changed_directly(
 
 
 def shown(value: np.ndarray, error: np.ndarray, return_std: bool) -> Any:
-    """[N] where there is one score; with the errors if wanted."""
+    """The values, [N] if there is one score; with the errors if wanted."""
     if value.shape[1] == 1:
         value, error = value[:, 0], error[:, 0]
     return (value, error) if return_std else value
 
 
-# What a quantity is where both groups fare alike.
+# The value of a quantity if both groups fare alike.
 ALIKE = {"disparity": 0.0, "ratio": 1.0}
 
 
@@ -505,11 +514,11 @@ class Proxy(NamedTuple):
     name: str
     influence: float  # Q(nothing replaced) - Q(replaced), or the index's share of it
     std_error: float | None  # of the influence; None: exact
-    reduction: float  # how much nearer to no gap the quantity is without that influence
+    reduction: float  # how much smaller the gap is without that influence
 
 
 def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
-    """Raise InputError for what does not say whether a gap shrinks."""
+    """Raises InputError for what does not say whether a gap shrinks."""
     if quantity not in ALIKE:
         raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
     if outcome == "proba":
@@ -527,11 +536,11 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
 def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     """The players left [P] of a disparity's influences [1, P], the largest reduction first.
 
-    The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is
-    |Q - c| - |Q - influence - c|. Of an absolute disparity the influence is reported as the
-    reduction: with an index or with sampling it may be larger than the gap, and then it is no
-    amount by which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by
-    influences below 0. Deegan-Packel's shares have no amount: they are ordered as they are.
+    The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is |Q -
+    c| - |Q - influence - c|. For an absolute disparity the influence is reported as the reduction:
+    with an index or with sampling it may be larger than the gap, and then it is not the amount by
+    which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by influences
+    below 0. Deegan-Packel's shares are not amounts: they are ordered as they are.
     """
     facts = found.provenance
     values = found.values[0]

@@ -2,7 +2,7 @@
 
 A quantity of interest says which score a model row has, over whom the score is averaged, and how
 two means become one number. The influence of a set S of players is Q(nothing replaced) - Q(S).
-The objects, and the equations of Datta, Sen and Zick (2016), section II:
+The objects, with the equations of Datta, Sen and Zick (2016), section II:
 
     individual  the chance of the positive class for one person (3)
     actual      the chance that one person's class stays the same (4)
@@ -34,22 +34,23 @@ WHOM = ("individual", "all", "members", "members and rest")
 @public_class
 @dataclass(frozen=True)
 class Interest:
-    """What `QII` measures: a score per model row, whom it is averaged over, how means are combined.
+    """Defines what `QII` measures: a score per model row, its averages, how means are combined.
 
     Args:
         name: str, for reports.
-        whom: "individual": one person, each row of X by itself. "all": the mean over the data.
-            "members": the mean over the group. "members and rest": two means, made one by
-            `combine`.
+        whom: "individual": one person for each row of X. "all": the mean over the data.
+            "members": the mean over the group. "members and rest": two means, combined into one
+            number by `combine`.
         agrees: bool. True: the score is 1 if the decided class is that of the original row, else 0.
             False: `outcome` of `QII` says what the score is.
-        score: None, or a function that takes the place of both: score(answers [R, A], own [R, A])
-            -> [R], with `own` the answers to the original rows. With outcome="label" an answer is
-            the number of the decided class among the model's classes. JAX traces the function where
-            the model runs in JAX, and it may also be called with NumPy arrays. Scores must lie in
+        score: None, or a function that replaces both: score(answers [R, A], own [R, A]) -> [R],
+            with `own` the answers to the original rows. With outcome="label" an answer is the
+            number of the decided class among the model's classes. JAX traces the function where the
+            model runs in JAX, and it may also be called with NumPy arrays. Scores must lie in
             `bounds` of `QII`.
-        combine: for "members and rest" only, where it is needed: two factors of the two means, as
-            (1, -1) for the signed difference; or a function of means [2, C, K] that returns [C, K].
+        combine: needed for "members and rest", and only for it: two factors of the two means, such
+            as (1, -1) for the signed difference; or a function of means [2, C, K] that returns [C,
+            K].
         words: str. What is measured, as a phrase for reports.
 
     Attributes:
@@ -58,7 +59,7 @@ class Interest:
         of_data: whether the quantity is one number for the whole data.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted or would go unused.
+        InputError, InputTypeError: an argument is not accepted or would have no effect.
 
     Example:
         >>> import numpy as np
@@ -161,7 +162,7 @@ KNOWN = {one.name: one for one in (individual, actual, average, rate, group, dis
 
 
 def interest_of(quantity: Any) -> Interest:
-    """Read the `quantity=` argument: a name, an `Interest`, or a score of one individual."""
+    """Reads the `quantity=` argument: a name, an `Interest`, or a score of one individual."""
     if isinstance(quantity, Interest):
         return quantity
     if callable(quantity):

@@ -1,7 +1,7 @@
-"""What QII keeps of a run: an Explanation, with the public facts of how it was made.
+"""Records a run of QII as an Explanation, with the public facts of how it was made.
 
-The provenance holds sizes, weights, bounds, names and the scheme, never a row: all that a private
-release needs to bound how far one record can move a value.
+The provenance holds sizes, weights, bounds, names and the scheme, never a row. This is all that a
+private release needs to bound how far one record can move a value.
 
 Letters: N games, P players, K scores.
 """
@@ -40,7 +40,7 @@ def done(
     before: Any,
     started: float,
 ) -> Explanation:
-    """Returns the Explanation of a run that is over, which knows how its sums are counted again.
+    """Returns the Explanation of a finished run, which knows how its sums are counted again.
 
     X, rows: the individuals as given and as read, None for quantities of the data; before, started:
     the clock and the time when the run began.
@@ -99,7 +99,7 @@ def _stats(
         "budget": problem.samples,
         "seed": problem.seed,
         "checked_rows": 0 if game.structure is None else game.N + donors,
-        # What goes without saying in an Explainer's base + values: Q(nothing replaced).
+        # Implicit in an Explainer's base + values, but not here: Q(nothing replaced).
         "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
     }
     stats |= found.stats or {}
@@ -116,7 +116,9 @@ def _stats(
 
 
 def functions_of(problem: QIIProblem) -> dict[str, str]:
-    """Fingerprints of what makes a score and a difference: two functions may have one name."""
+    """Fingerprints of the functions of score and difference, since two functions may have one
+    name.
+    """
     one = problem.interest
     marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
     if problem.distance is not None:
@@ -135,9 +137,9 @@ def _certificate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
-    A mean over data rows, or the difference of two, has no larger error than twice the largest. Two
-    means that cancel still round as numbers of their own size, which is within the outcome's
-    bounds.
+    The error of a mean over data rows, or of the difference of two, is at most twice the largest
+    error. Two means that cancel still round as numbers of their own size, which is within the
+    outcome's bounds.
     """
     N = len(found.values)
     span = np.zeros(N) if found.span is None else found.span
@@ -153,14 +155,14 @@ def _certificate(
 def provenance(
     problem: QIIProblem, game: GameRun, index: QiiIndex | None, rows: Any
 ) -> dict[str, Any]:
-    """The public facts."""
+    """The public facts of a run."""
     evaluator = game.evaluator
     model = evaluator.engine.model
     replacement = evaluator.engine.replacement
     facts: dict[str, Any] = {
         "method": "QII",
         "quantity": problem.interest.name,
-        "measured": problem.measured,  # of vectors of chances "actual" is "individual"
+        "measured": problem.measured,  # for vectors of probabilities "actual" is "individual"
         "quantity_words": problem.words,
         "signed": problem.signed,
         "outcome": problem.outcome.kind,
@@ -191,7 +193,7 @@ def provenance(
 
 
 def _weights(index: QiiIndex, P: int) -> Any:
-    """By the number of players replaced; of Pr[S] the largest sum that any player gets."""
+    """Weights by the number of players replaced; for Pr[S] the largest sum that any player gets."""
     if index.weights is not None:
         return index.weights.tolist()
     if index.chance is None:
@@ -203,8 +205,8 @@ def _weights(index: QiiIndex, P: int) -> Any:
 def kept_table(asked: QIIProblem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
     """The table of a game; rows: the individuals X as read, None for quantities of the data.
 
-    Interactions of it keep the rows, the provenance of the quantity, and the marks of the pool and
-    of the model, by which `merge` tells what is of one question.
+    Its interactions keep the rows, the provenance of the quantity, and the fingerprints of the pool
+    and of the model, by which `merge` recognises one question.
     """
     values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
     table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)

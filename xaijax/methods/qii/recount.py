@@ -1,4 +1,4 @@
-"""How the sums behind a QII report are counted once more, in whole numbers, for a private release.
+"""Counts the sums behind a QII report again, in whole numbers, for a private release.
 
 Letters: N games, G groups, D data rows, B pool rows, C sets, K scores, P players, M rows.
 """
@@ -33,10 +33,10 @@ from xaijax_kernels.engine.lattice import agreement_codes
 if TYPE_CHECKING:
     from xaijax.methods.qii.problem import QIIProblem
 
-WEIGHTS = 1 << 30  # weights as given, of sum 1, are rounded to multiples of 1 / WEIGHTS
-WIDEST = 1 << 24  # bounds of a score; then no value comes near the end of 64 bits
+WEIGHTS = 1 << 30  # given weights, of sum 1, are rounded to multiples of 1 / WEIGHTS
+WIDEST = 1 << 24  # bounds of a score; no value then comes near the limit of 64 bits
 
-# The quantities that bounds are proved for: these very ones, not others by the same names.
+# The quantities that bounds are proved for: these objects, not others with the same names.
 BOUNDED = (
     quantities.individual,
     quantities.actual,
@@ -49,7 +49,9 @@ BOUNDED = (
 
 @dataclass(eq=False)
 class QiiRecount:
-    """Asks the question of one Explanation again, on the plain path; see `results/recount.py`."""
+    """Computes the question of one Explanation again, on the plain path; see
+    `results/recount.py`.
+    """
 
     _problem: QIIProblem
     _rows: Any  # the individuals; None for quantities of the data
@@ -59,24 +61,24 @@ class QiiRecount:
 
     @property
     def sample(self) -> Sample | None:
-        """The subsample that the data are; None: the full data."""
+        """The subsample that makes up the data; None: the full data."""
         return self._problem.sample
 
     @property
     def chance(self) -> np.ndarray | None:
-        """Pr[S] [2^P] of the index, where it has one."""
+        """Pr[S] [2^P] of the index, if it has one."""
         return None if self._index is None else self._index.chance
 
     def refused(self) -> str | None:
-        """Why no sums can be counted that would be private; None: they can."""
+        """The reason why private sums cannot be counted; None if they can."""
         problem = self._problem
         if problem.interest not in BOUNDED:
-            return "its quantity is one of your own, whose bound nobody has proved"
+            return "its quantity is your own, and no bound is proved for it"
         if (
             isinstance(problem.players, OwnPlayers)
             or problem.evaluator.engine.replacement.kind == "function"
         ):
-            return "each instance has players or a baseline of its own, of which nothing is proved"
+            return "each instance has its own players or baseline, and no bound is proved for these"
         if not problem.evaluator.engine.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
         if is_prior(problem, self.chance):
@@ -89,23 +91,24 @@ class QiiRecount:
         return None
 
     def copies(self) -> Sequence[str]:
-        """Arguments passed as public all of whose rows occur among the data; for a warning only."""
+        """Arguments passed as public whose rows all occur in the data; for a warning only."""
         return copies(self._problem, self._rows)
 
     def other_labels(self) -> bool:
-        """Whether labels other than 0 and 1 came, of classes not declared; for a warning only."""
+        """Whether labels other than 0 and 1 occur without declared classes; for a warning only."""
         return other_labels(self._problem)
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Texts that tell this question from any other one: of data, rows, model, players.
+        """Texts that distinguish this question from any other: its data, rows, model, players.
 
-        None: the model cannot be known again. After `sums` that of what was counted.
+        None: the model cannot be recognised later. After `sums`, the identity is that of the
+        counted model.
         """
         problem = self._problem
         model = problem.model_identity() if self._sums is None else self._counted_of
         if model is None:
             return None
-        sampled = problem.subsample is not None  # secret rows, others in each draw
+        sampled = problem.subsample is not None  # secret rows, different in each draw
         own = problem.facts["whose_pool"] == "data"
         weighted = not sampled and problem.groups is not None
         donors = problem.evaluator.engine.replacement
@@ -124,7 +127,7 @@ class QiiRecount:
         }
 
     def sums(self) -> ExactSums:
-        """Ask the model, row by row in one fixed layout; the same numbers each time."""
+        """Calls the model, row by row in one fixed layout; returns the same numbers each time."""
         if self._sums is None:
             before = self._problem.model_identity()
             self._sums = self._counted()
@@ -141,9 +144,10 @@ class QiiRecount:
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
         given, known = problem.evaluator.engine, problem.facts["positive_given"]
-        check_unchanged(given.model)  # else another fit would be counted than was explained
-        # Of an estimator itself: whether its translation answers follows from the private rows.
-        # Each row is asked where it stands, by the model as it is: no two as one, no structure.
+        check_unchanged(given.model)  # the explained fit must be the counted one
+        # The estimator itself is called: whether its translation answers depends on the private
+        # rows. Each row is computed in its place by the model as it is: no merged rows, no
+        # structure.
         model = replace(given.model.as_fitted, structure="plain")
         limits = replace(
             given.limits,
@@ -153,7 +157,7 @@ class QiiRecount:
             batch_rows=None,
             shares=False,
         )
-        # The last label seen on the data is private; of 0 and 1 it is 1 that is positive.
+        # The last label seen on the data is private; with labels 0 and 1 the positive one is 1.
         score = given.score if known else problem.outcome.score_for(1)
         donors = given.replacement.for_estimator()
         evaluator = Evaluator(model, donors, problem.players, limits, score=score)
@@ -162,13 +166,13 @@ class QiiRecount:
         inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
         to_ints, unit, width = _integers(problem.outcome)
         agrees = problem.interest.agrees and problem.outcome.kind == "label"
-        nothing = unit if agrees else None  # x keeps its class where nothing is replaced
+        nothing = unit if agrees else None  # x keeps its class if nothing is replaced
         sums = plain_sums(ask, replaced, outer, inner, to_ints, width, nothing)
         of_x = (np.ones(1, np.int64),) if outer is None else outer
         return ExactSums(sums, replaced, unit, width, of_x, inner)
 
     def _outer(self) -> tuple[np.ndarray, ...] | None:
-        """Whole weights of the data rows in each group; None for individuals."""
+        """Integer weights of the data rows in each group; None for individuals."""
         groups = self._problem.groups
         if groups is None:
             return None
@@ -177,14 +181,14 @@ class QiiRecount:
 
 
 def _whole(weights: np.ndarray, given: bool) -> np.ndarray:
-    """Weights of sum 1 as whole numbers: rounded to a lattice where given, else 0 and 1."""
+    """Weights of sum 1 as whole numbers: rounded to a lattice if given, else 0 and 1."""
     if not given:
         return (weights > 0).astype(np.int64)
     return np.rint(weights * WEIGHTS).astype(np.int64)
 
 
 def _integers(outcome: Any) -> tuple[ToInts, int, int]:
-    """(scores -> whole numbers, the unit, the largest number that comes)."""
+    """(scores -> whole numbers, the unit, the largest number that can occur)."""
     if outcome.kind == "label":
         return _of_labels, 1, 1
     if outcome.kind == "proba":
@@ -192,7 +196,7 @@ def _integers(outcome: Any) -> tuple[ToInts, int, int]:
     low, high = (int(np.rint(bound * LATTICE)) for bound in outcome.bounds)
 
     def of_scores(scores: np.ndarray) -> np.ndarray:
-        # Whatever the model says, no score moves a sum by more than the width.
+        # Whatever the model answers, no score moves a sum by more than the width.
         return (np.clip(np.rint(_finite(scores) * LATTICE), low, high) - low).astype(np.int64)
 
     return of_scores, LATTICE, high - low
@@ -203,7 +207,7 @@ def _of_labels(scores: np.ndarray) -> np.ndarray:
 
 
 def _of_chances(scores: np.ndarray) -> np.ndarray:
-    """Vectors of chances on the lattice: at least 0, their sum at most 1, whatever the model says.
+    """Vectors of probabilities on the lattice: at least 0, their sum at most 1, for any answer.
 
     Two such vectors are at most 2 apart (in L1), which the sensitivity of a vector needs.
     """
@@ -213,7 +217,7 @@ def _of_chances(scores: np.ndarray) -> np.ndarray:
 
 
 def _finite(scores: np.ndarray) -> np.ndarray:
-    """A score that is not finite counts as 0: an error would tell that there is one."""
+    """Scores, with 0 for those that are not finite: an error would reveal that there is one."""
     return np.where(np.isfinite(scores), scores, 0.0)
 
 
@@ -230,7 +234,7 @@ def _of_rows(rows: Any) -> str:
 
 
 def is_prior(problem: QIIProblem, chance: np.ndarray | None) -> bool:
-    """Whether Pr[S] [2^P] is that of the data, or of all rows of a subsample, to six digits."""
+    """Whether Pr[S] [2^P] equals that of the data, or of all rows of a subsample, to six digits."""
     if chance is None or isinstance(problem.players, OwnPlayers):
         return False
     full = problem.full_rows
@@ -243,7 +247,7 @@ def is_prior(problem: QIIProblem, chance: np.ndarray | None) -> bool:
 
 
 def copies(problem: QIIProblem, X: Any) -> list[str]:
-    """The arguments passed as public rows all of which occur among the data.
+    """The arguments passed as public whose rows all occur in the data.
 
     X: the individuals as read; None for quantities of the data.
     """
@@ -256,7 +260,7 @@ def copies(problem: QIIProblem, X: Any) -> list[str]:
 
 
 def _pool(problem: QIIProblem) -> Any:
-    """The donors, or the rows that they are a median of where these are like the data."""
+    """The donors, or the rows that they are a median of if these fit the data."""
     pool = problem.pool
     if isinstance(pool, Baseline) and isinstance(pool.row, str):
         try:

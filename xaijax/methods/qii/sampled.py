@@ -1,4 +1,4 @@
-"""Sampled answers of QII: which design of draws a question has, how long it goes on.
+"""Sampled answers of QII: which design of draws a question has, and when sampling stops.
 
 Letters: N games, P players, L sets of a list, V answers, G strata, K scores.
 """
@@ -25,13 +25,13 @@ from xaijax.games.ways.drawn import drawn_values
 from xaijax.methods.qii.exact import MOST_ROWS, QiiIndex, linear_form
 from xaijax.players.index import named
 
-OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and place
+OF_A_DRAWN_ROW = 3e4  # operations of a core: a microsecond for its donor, order and position
 FEWER_DRAWS = "fewer samples=, fewer rows of X, or columns united to fewer players"
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """samples=, scheme=, stop= and what goes with them, as read."""
+    """The arguments samples=, scheme=, stop= and those that go with them, as read."""
 
     samples: int
     scheme: str  # "fresh" | "fixed-pool"
@@ -44,7 +44,7 @@ class SamplingPlan:
 
 @dataclass
 class SampledValues:
-    """What came out, float64."""
+    """The results, float64."""
 
     values: np.ndarray  # [N, V, K]
     std_errors: np.ndarray  # [N, V, K]
@@ -56,7 +56,7 @@ def _factors(game: GameRun) -> np.ndarray:
     combine = game.quantity.combine
     if callable(combine):
         raise InputError(
-            f"quantity={game.quantity.measured!r} is no mean of draws but made of two, so its "
+            f"quantity={game.quantity.measured!r} is made of two means, so its "
             f"indices have no unbiased draws. Say {linear_form(game.quantity)}; or ask unary, "
             "influence or marginal, which are sampled by their parts; or samples=None for exact "
             f"values of up to {LARGEST_TABLE} players (group columns with players=)."
@@ -65,7 +65,9 @@ def _factors(game: GameRun) -> np.ndarray:
 
 
 def checked_design(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> tuple[Any, np.ndarray]:
-    """(the draws of an index, the factor of each stratum's mean); refuses what is not sampled."""
+    """(the draws of an index, the factor of each stratum's mean); raises for what is not
+    sampled.
+    """
     factors = _factors(game)
     if index.simple:
         raise InputError(
@@ -82,7 +84,9 @@ def checked_design(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> tuple[
 def sampled_index(
     game: GameRun, index: QiiIndex, plan: SamplingPlan, ready: Callable[[], None]
 ) -> SampledValues:
-    """A semivalue, Banzhaf or Pr[S] by draws; ready() once nothing is refused any more."""
+    """A semivalue, Banzhaf or Pr[S] by draws; calls ready() once nothing can be refused any
+    more.
+    """
     design, factors = checked_design(game, index, plan)
     largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
     if index.chance is not None:
@@ -109,7 +113,7 @@ def design_of(index: QiiIndex, P: int, seed: int) -> Any:
 
 
 def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
-    """Raise InputError for a stopping rule of what is no mean."""
+    """Raises InputError for a stopping rule of a quantity that is not a mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
             f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
@@ -118,7 +122,9 @@ def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
 
 
 def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
-    """Raise InputError, MemoryPlanError for draws of `coalitions` sets each that would not end."""
+    """Raises InputError or MemoryPlanError for draws of `coalitions` sets each that would not
+    end.
+    """
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None and rows > MOST_ROWS:
         raise InputError(
@@ -136,7 +142,7 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
 
 
 def tell_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
-    """Warn of a long run before it starts; where it may stop early, see `_one_run`."""
+    """Warns of a long run before it starts; for one that may stop early, see `_one_run`."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None:
         tell_long_run(game, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
@@ -166,7 +172,7 @@ def sampled_cost(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> None:
     cost, backend, N = game.cost, game.backend(), _games(game)
     chunk = draws.chunk_of(design)
     calls = -(-D // chunk) * backend.calls(N * min(D, chunk) * L)
-    if plan.scheme == "fixed-pool":  # a game after the other, some orders with some rows at a time
+    if plan.scheme == "fixed-pool":  # one game at a time, some orders with some rows at a time
         orders, pool = fixed_pool.sizes(D, _strata(game))
         step = max(1, chunk // pool)
         each = backend.calls(min(orders, step) * min(pool, chunk) * L)
@@ -211,7 +217,7 @@ def _of_two(
     rows: draws.DrawnRows,
     plan: SamplingPlan,
 ) -> SampledValues:
-    """By the parts of what is made of two means, with errors by the delta method."""
+    """Combines the draws of two means, with errors by the delta method."""
     quantity = game.quantity
     design = designs.ListedSets(~replaced, np.eye(len(replaced)))
 
@@ -222,7 +228,7 @@ def _of_two(
     values, errors, freedom = [], [], 0.0
     for _, run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
-        for one in run.moments.mean:  # refuses what divides by 0, and says for which set
+        for one in run.moments.mean:  # raises for a division by 0, and says for which set
             quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
         value, error = draws.smooth(run.moments, of)
         values.append(value)
@@ -240,7 +246,7 @@ def _fresh(
     width: float,
     plan: SamplingPlan,
 ) -> SampledValues:
-    """Independent draws, until they are done or the stopping rule is content."""
+    """Independent draws, until they are done or the stopping rule is met."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
     for _, run in draws.runs(game, design, rows):
         part = _one_run(run, factors, width, plan)
@@ -261,7 +267,7 @@ def _fresh(
 
 
 def looks(samples: int, chunk: int) -> list[int]:
-    """Draws at which a run may stop: a chunk, doubled, and the last one."""
+    """Numbers of draws at which a run may stop: a chunk, doubled, and the last one."""
     counts = []
     stop = chunk
     while stop < samples:
@@ -284,7 +290,7 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Sampl
     for stop in stops:
         coming = len(left) * (stop - before) * run.design.coalitions
         said = "" if told else why_long(run.game, coming, OF_A_DRAWN_ROW * coming)
-        if said:  # before the first long stretch
+        if said:  # before the first long part
             tell(said, f"a larger epsilon=, {FEWER_DRAWS}")
             told = True
         run.step(stop)
@@ -318,7 +324,7 @@ def _fixed(
 def _of_pool(
     game: GameRun, pool: int, strata: int, errors: np.ndarray, width: float
 ) -> dict[str, Any]:
-    """What a pool drawn once leaves; errors [N, V, K]."""
+    """The error that a pool drawn once leaves; errors [N, V, K]."""
     return {
         "pool": pool,
         "pool_error": fixed_pool.pool_bound(pool // strata, width),
@@ -334,27 +340,27 @@ def _stats(plan: SamplingPlan, counts: np.ndarray, freedom: np.ndarray) -> dict[
 def samples_needed(
     epsilon: float, delta: float, width: float = 2.0, indices: int = 1, rates: int = 1
 ) -> int:
-    """How many draws make |estimate - value| < epsilon with chance at least 1 - delta.
+    """Computes how many draws give |estimate - value| < epsilon with probability 1 - delta.
 
-    By Hoeffding's inequality, for n independent draws in an interval of this width,
+    By Hoeffding's inequality, n independent draws in an interval of this width suffice if
 
         n >= width^2 log(2 / delta) / (2 epsilon^2).
 
     Args:
-        epsilon: float above 0. The largest error that is wanted.
-        delta: float between 0 and 1. The chance that the error may be larger.
+        epsilon: float above 0. The largest accepted error.
+        delta: float between 0 and 1. The accepted probability of a larger error.
         width: float above 0. 1 for a rate, or for the influence of a set on one individual: scores
             lie in [0, 1], and Q(nothing replaced) is known. 2 for marginal influences and for
             Shapley and Banzhaf values, whose draws lie in [-1, 1].
-        indices: int. Values that are to hold at once; each gets delta / indices.
-        rates: int. Rates that a value is made of, 2 for a disparity. Each gets epsilon / rates and
-            delta / rates.
+        indices: int. Number of values that are to hold at once; each gets delta / indices.
+        rates: int. Number of rates that a value is made of, 2 for a disparity. Each gets epsilon /
+            rates and delta / rates.
 
     Returns:
         The number of draws, for `samples` of `QII`.
 
     Raises:
-        InputError, InputTypeError: a number that is not accepted, or more draws than float64
+        InputError, InputTypeError: a number is not accepted, or there are more draws than float64
             can count.
 
     Example:

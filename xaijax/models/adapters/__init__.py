@@ -7,7 +7,7 @@ Reading order:
     boosted      margins of boosted trees, and boosters without scikit-learn
     flax         Flax: linen (module, variables), TrainState; nnx modules
     haiku        Haiku's transformed functions
-    equinox      Equinox modules, with their state where they have one
+    equinox      Equinox modules, with their state if they have one
     keras        Keras 3 models, on JAX or on the host
     torch        PyTorch modules, on the host or through torchax
     onnx         ONNX files, on the host

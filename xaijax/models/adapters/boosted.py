@@ -16,7 +16,7 @@ BOOSTED = ("xgboost", "lightgbm", "catboost")
 # Losses of CatBoost's classifiers: of one class for each row, and of several labels.
 _OF_CLASSES = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
 _OF_LABELS = ("MultiLogloss", "MultiCrossEntropy")
-# What the `predict` of a library is told to answer with margins, before any link.
+# Keywords that make the `predict` of a library answer with margins, before any link.
 _MARGIN: dict[str, dict[str, Any]] = {
     "xgboost": {"output_margin": True},
     "lightgbm": {"raw_score": True},

@@ -44,7 +44,7 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
     name = type(f).__name__
     if takes_state and state is None:
         raise InputTypeError(
-            f"f= is the Equinox module {name}, which takes state beside a row. Pass both: module, "
+            f"f= is the Equinox module {name}, which takes state besides a row. Pass both: module, "
             f"state = equinox.nn.make_with_state({name})(...); as_model(module, state=state)."
         )
     if state is not None and not takes_state:
@@ -56,8 +56,8 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
         leaves = ", ".join(f"'{one}': ..." for one in more)
         own = ", ".join(f"X['{one}']" for one in more)
         raise InputTypeError(
-            f"f= is the Equinox module {name}, which takes {', '.join(more)} beside a row, and "
-            f"as_model maps f(x) over rows. Where each row has its own, give rows "
+            f"f= is the Equinox module {name}, which takes {', '.join(more)} besides a row, and "
+            f"as_model maps f(x) over rows. If each row has its own, give rows "
             f"{{'x': ..., {leaves}}}: as_model(lambda X: jax.vmap(module)(X['x'], {own})). What is "
             f"the same for all rows goes into a function of them: as_model(lambda X: "
             f"jax.vmap(lambda x: module(x, {', '.join(more)}))(X))."

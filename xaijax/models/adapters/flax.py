@@ -101,8 +101,8 @@ def _source(
 
 
 def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
-    """The mode as keywords of the call. Where a field of the module says it, a call that takes None
-    for "as the field says" (`flax.linen.merge_param`) is told nothing: it refuses both.
+    """The mode as keywords of the call. If a field of the module says it, a call that takes None
+    for "as the field says" (`flax.linen.merge_param`) gets no keyword, because it refuses both.
     """
     taken = inspect.signature(call).parameters
     return {

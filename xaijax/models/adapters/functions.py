@@ -51,7 +51,7 @@ def function_name(f: Any) -> str:
 def checked_params(params: Any) -> Any:
     """The pytree, its NumPy arrays as read-only copies: a model keeps the numbers it was given.
 
-    Raises InputTypeError where a leaf is neither an array nor a number.
+    Raises InputTypeError if a leaf is neither an array nor a number.
     """
     leaves_of(params, "params=")  # refuses keys that do not sort
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -69,7 +69,7 @@ def checked_params(params: Any) -> Any:
 def on_one_device(params: Any) -> Any:
     """The pytree with arrays that several devices hold whole taken from one of them, uncopied.
 
-    An array that is sharded stays where it is, and so do all others beside it.
+    An array that is sharded stays where it is, and so do all others with it.
     """
     leaves = [leaf for leaf in jax.tree.leaves(params) if isinstance(leaf, jax.Array)]
     if not all(leaf.sharding.is_fully_replicated for leaf in leaves):
@@ -97,7 +97,7 @@ def _source(
 
 
 def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:
-    """Raise InputTypeError where f cannot be called with that many positional arguments."""
+    """Raises InputTypeError if f cannot be called with this number of positional arguments."""
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # builtins and compiled callables tell no signature

@@ -1,4 +1,4 @@
-"""Haiku: a transformed function with its params, and its state where it has one."""
+"""Haiku: a transformed function with its params, and its state if it has one."""
 
 from __future__ import annotations
 

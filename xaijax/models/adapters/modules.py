@@ -27,7 +27,7 @@ def in_inference(call: Callable[..., Any]) -> dict[str, bool]:
 
 
 def missing(call: Callable[..., Any], first: int) -> list[str]:
-    """Arguments without a default that `call` takes beside its first ones and its mode."""
+    """Arguments without a default that `call` takes in addition to its first ones and its mode."""
     varied = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
         name
@@ -39,7 +39,7 @@ def missing(call: Callable[..., Any], first: int) -> list[str]:
 
 
 def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) -> None:
-    """Raise InputTypeError where `call` must be given more than rows.
+    """Raises InputTypeError if `call` must be given more than rows.
 
     way: what to write, with {given} for the arguments that the module gets.
     """
@@ -51,7 +51,7 @@ def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) ->
         own = [f"X['{rows}']", *(f"{one}=X['{one}']" for one in more), *said]
         shared = ["X", *(f"{one}={one}" for one in more), *said]
         raise InputTypeError(
-            f"f= is {told}, which takes {', '.join(more)} beside rows. Where each row has its own, "
+            f"f= is {told}, which takes {', '.join(more)} besides rows. If each row has its own, "
             f"give rows {container}: {way.format(given=', '.join(own))}. What is the same for all "
             f"rows goes into a function of them: {way.format(given=', '.join(shared))}."
         )
@@ -64,7 +64,7 @@ def refuse_options(
     state: Any = None,
     way: str = "model.replace(params=...) sets new ones",
 ) -> None:
-    """Raise InputError for arguments that a module of the library does not take; way: to set its
+    """Raises InputError for arguments that a module of the library does not take; way: to set its
     parameters.
     """
     for name, value in (("params", params), ("state", state)):

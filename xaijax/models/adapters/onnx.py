@@ -34,11 +34,11 @@ def is_onnx(f: Any) -> bool:
 
 
 def onnx_file(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
-    """A file whose inputs have rows of any number as their first axis. Of a label and chances,
+    """A file whose inputs have rows of any number as their first axis. For a label and chances,
     "proba" is the default.
 
-    Raises ImportError where onnxruntime is not installed, InputError for a file that it cannot
-    read or that has other inputs or outputs.
+    Raises ImportError if onnxruntime is not installed, InputError for a file that it cannot read or
+    that has other inputs or outputs.
     """
     refuse_options("ONNX", "auto", params, state, "its numbers are in the file")
     if backend == "jax":
@@ -65,7 +65,7 @@ def onnx_file(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
 
 
 class SameFile:
-    """A file's path that travels with its digest: what is opened must be the same file."""
+    """A file's path that is pickled with its digest: what is opened must be the same file."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest = path, _digest(path)

@@ -44,10 +44,10 @@ def is_estimator(f: Any) -> bool:
 
 
 def owner_of(method: Any) -> Any:
-    """The estimator of which this is a bound method that answers; None: it is of none.
+    """The estimator that answers by this bound method; None: it is a method of none.
 
-    Of an object that only looks like an estimator it is so where that has `fit`, or comes of a
-    library whose models JAX cannot trace: a method of anything else may be a JAX function.
+    An object that only looks like an estimator counts if it has `fit`, or comes from a library
+    whose models JAX cannot trace: a method of anything else may be a JAX function.
     """
     owner = getattr(method, "__self__", None)
     if not inspect.ismethod(method) or method.__name__ not in (*METHODS.values(), *_OTHERS):
@@ -210,7 +210,7 @@ def _last(f: Any) -> Any:
 def _classes(f: Any, kind: str | None) -> tuple[Any, ...] | None:
     """The labels that predict returns, in the order of the columns; None: they are not known.
 
-    Of several targets: a text "target: class" for each column.
+    With several targets each column has a text "target: class".
     """
     if kind == "outlier_detector":
         return -1, 1
@@ -282,7 +282,9 @@ def _side_by_side(head: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    """What stands for `predict` of several targets where one class a row is wanted."""
+    """Returns a stand-in for `predict` of several targets that raises if one class a row is
+    wanted.
+    """
 
     def decide(*_: Any) -> Any:
         raise InputError(

@@ -106,7 +106,7 @@ def _logits(answers: Any, kind: type, name: str) -> Any:
 
 
 def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> ModelSource:
-    """The module as torchax gives it to JAX; raises InputError where torchax cannot be used."""
+    """The module as torchax gives it to JAX; raises InputError if torchax cannot be used."""
     try:
         torchax = require("torchax", "torchax")
     except Exception as reason:  # a torchax that is too old for this PyTorch raises what it meets

@@ -8,7 +8,7 @@ Reading order:
     labels          from scores to the decided class, and that class as a number per row
     rows            rows given to `predict` and `labels`, who answers them, and models of codes
     comparison      a translation compared with its estimator, and who answers
-    probe           does a model answer the same rows alike, whatever stands beside them?
+    probe           does a model answer the same rows alike, whatever rows come with them?
     predict         a traced function on any number of rows, with few compiled shapes
     host            one call of a host model: read-only rows, a deadline, checked output
 """

@@ -43,7 +43,7 @@ class Agreed:
         self._keys: dict[Hashable, None] = {}
 
     def key(self, centred: bool, kinds: list[Any], labels: bool = False) -> Hashable:
-        """What rows of these kinds are known by; None: they are compared each time.
+        """Key of rows of these kinds; None: they are compared each time.
 
         centred: which translation is compared, see `Centre`. labels: whether labels are compared as
         well. The hash is of the rows' own numbers, not as JAX reads them: the estimator may
@@ -77,7 +77,7 @@ class Agreed:
 
 
 COMPARED = 128  # rows of each kind (background, instances) that both are asked for at first
-AT_ONCE = 8192  # of the others, all of which follow before they are explained
+AT_ONCE = 8192  # of the others, which all follow before they are explained
 BLOCK, MANY = 256, 8192  # rows of the program that compared the first; beyond which others pay
 
 
@@ -86,7 +86,7 @@ class TranslationCheck:
     """Compares a translation with its estimator, and holds who answers.
 
     JAX answers first. If rounding is the difference, the translation is made again for numbers and
-    answers minus their middle (`Centre`), and answers if that one agrees. Else the estimator
+    answers minus their middle (`Centre`), and answers if that one agrees. Otherwise the estimator
     answers, from then on. All copies of a model share this object, so that each says the same.
     """
 
@@ -135,7 +135,7 @@ class TranslationCheck:
         if self.forced:
             raise InputError(
                 f"backend='jax' is not available for {self.name}: {reason}. Say backend='auto' or "
-                f"'host', or precision='float64' where rounding is the reason."
+                f"'host', or precision='float64' if rounding is the reason."
             )
         self.reason = reason
 
@@ -232,7 +232,9 @@ class TranslationCheck:
         return np.concatenate(found)[: len(codes)]
 
     def _centre(self, rows: Any, answers: np.ndarray) -> Centre:
-        """The middle of these rows; of answers that are not all finite, of those that are."""
+        """The middle of these rows and of their answers; if not all answers are finite, of those
+        that are.
+        """
         finite = answers[np.isfinite(answers).reshape(len(answers), -1).all(axis=1)]
         middle = finite.mean(axis=0) if len(finite) else np.zeros(answers.shape[1:])
         return Centre(self.found.reader.middle(rows), np.asarray(middle))
@@ -264,8 +266,8 @@ class TranslationCheck:
 
     def _hangs(self, ties: np.ndarray, of: str) -> str:
         return (
-            f"in {int(ties.sum())} of {len(ties)} {of} the answer of {self.name} hangs on which of "
-            "equally near neighbours its search meets first"
+            f"in {int(ties.sum())} of {len(ties)} {of} the answer of {self.name} depends on which "
+            "of equally near neighbours its search meets first"
         )
 
     def _own(self, rows: Any) -> np.ndarray:
@@ -412,7 +414,7 @@ def differs(found: np.ndarray, wanted: np.ndarray, tolerance: Any) -> str | None
 
 
 def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
-    """Rows whose class hangs on rounding: the two largest scores, or the one and 0; bool [M]."""
+    """Rows whose class depends on rounding: the two largest scores, or the one and 0; bool [M]."""
     if scores.ndim == 1:
         return np.abs(scores) <= 2 * tolerance
     largest = np.sort(scores, axis=1)[:, -2:]
@@ -420,11 +422,11 @@ def _near_tie(scores: np.ndarray, tolerance: Any) -> np.ndarray:
 
 
 # An explanation is made of differences between answers, so what counts is not how large they are
-# but how far they are apart: beside 1e6 a float32 is right to 0.06, which is nothing to an answer
+# but how far they are apart: next to 1e6 a float32 is right to 0.06, which is nothing to an answer
 # and everything to the difference of two.
 
 SHARE = 1e-5  # of the spread; float32 leaves 1e-7 to 1e-6 of it where no digits are lost
-FEW = 16  # rows, of which some are like each other by chance: hybrids of them count too
+FEW = 16  # rows, some like each other by chance: hybrids of them count too
 # The same sum of n terms differs by about sqrt(n) roundings of its largest partial sum when it is
 # taken in another order or precision: 2**10 roundings allow for sums of 2**20 terms. In float64
 # that is less than the share of any spread that float32 could show.
@@ -432,10 +434,10 @@ ROUNDINGS = 2.0**10
 
 
 def spread_of(answers: np.ndarray, together: bool) -> np.ndarray:
-    """The largest less the smallest of finite answers [M] or [M, K]; [] or [K].
+    """The largest minus the smallest of finite answers [M] or [M, K]; [] or [K].
 
-    together: one spread for all columns, the largest, since they are made of the same sums (the
-    chances of classes: of a class that these rows do not show there is no spread to speak of).
+    together: one spread for all columns, the largest, since they are made of the same sums (as the
+    chances of classes are: a class that these rows do not show has no spread to speak of).
     """
     spread = np.ptp(_finite(answers), axis=0) if len(_finite(answers)) else np.zeros(1)
     return np.full_like(spread, spread.max()) if together else spread
@@ -451,7 +453,7 @@ def tolerance_of(
 ) -> np.ndarray:
     """How far a translation may be from the answers [M] or [M, K]; [] or [K].
 
-    The share of the spread; where there is none, a few roundings of float64, in which the estimator
+    The share of the spread; if there is none, a few roundings of float64, in which the estimator
     answers. alone: rows without a spread say nothing yet, and roundings of the dtype are accepted.
     """
     few = 4 * np.finfo(np.float64).eps * np.abs(_finite(answers)).max(initial=0.0)
@@ -461,7 +463,7 @@ def tolerance_of(
 
 
 def hybrids(codes: np.ndarray, count: int) -> np.ndarray:
-    """Rows [count, F] of which each column is taken from any row of codes [M, F]."""
+    """Rows [count, F], each column taken from any row of codes [M, F]."""
     rng = np.random.default_rng(0)
     return codes[rng.integers(0, len(codes), (count, codes.shape[1])), np.arange(codes.shape[1])]
 

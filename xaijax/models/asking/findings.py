@@ -64,14 +64,16 @@ class Probe:
     )
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
-    # host: whether the estimator is another than was probed; None: a function, of which that is
+    # host: whether the estimator is another than was probed; None: a function, for which that is
     # not known, or one that changes when it is asked
     changed: Callable[[], bool] | None = None
     moved: frozenset[str] = frozenset()  # host: what a function reads and itself changes
 
 
 def probe_jax(model: Any, rows: np.ndarray) -> Probe:
-    """Trace and compile the model for a few rows (its one trace but the run's), then probe it."""
+    """Traces and compiles the model for a few rows (its one trace but the run's), then probes
+    it.
+    """
     before_jax()
     key = ("probe", rows.shape[1:], rows.dtype.name)
     seconds = 0.0
@@ -95,7 +97,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         if look is not None:
             look.answered(model.params, rows, answer)
     agreement = None
-    if model.structure == PLAIN:  # a copy of a model of which a structure was found
+    if model.structure == PLAIN:  # a copy of a model in which a structure was found
         layer = None
     elif model.structure is not None:
         layer, agreement = declared(model, rows, evaluate, programs)
@@ -161,7 +163,7 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
 
 
 def probe_host(model: Model, rows: Any) -> Probe:
-    """Call the model on a few rows, an array or a frame, and probe it."""
+    """Calls the model on a few rows, an array or a frame, and probes it."""
 
     names: list[str] = []  # of the columns, of a model that answers with a frame
 
@@ -274,7 +276,9 @@ _recent: OrderedDict[Hashable, ProgramCache] = OrderedDict()
 
 
 def facts_of(model: Model) -> tuple[Any, ...]:
-    """What else tells models of one program apart: how they are probed, where their arrays are."""
+    """What else distinguishes models of one program: how they are probed, where their arrays
+    are.
+    """
     leaves, tree = jax.tree.flatten(model.params)
     places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
     own = (model.name, model.precision, model.structure, model.deterministic, model.reader is None)
@@ -288,11 +292,11 @@ def kept_of(
     whole: Any,
     trace: Callable[[int], Any],
 ) -> ProgramCache:
-    """What is kept of the program with this digest; empty where it is not known yet.
+    """What is kept of the program with this digest; empty if it is not known yet.
 
     Args:
         facts: `facts_of` the model, and the shape and dtype of its rows.
-        digest: of the trace for the probe's rows; None: it does not hold all that is done.
+        digest: that of the trace for the probe's rows; None: it does not hold all that is done.
         constants: bytes of the trace's constants.
         whole: the function that is traced.
         trace: (number of rows) -> the model's closed trace, which is compared with the one known.

@@ -96,7 +96,9 @@ def read_only(rows: Any) -> Any:
 
 
 class _Deadline(Exception):
-    """Ours, so that a TimeoutError of the model's own is told from the deadline."""
+    """A TimeoutError of our own, which distinguishes the deadline from a TimeoutError of the
+    model.
+    """
 
 
 def _within(function: Callable[[Any], Any], rows: Any, timeout: float, subject: str) -> Any:

@@ -1,4 +1,4 @@
-"""From scores to the decided class: the rules of `Model.labels`, and the class as a number.
+"""Decides classes from scores: the rules of `Model.labels`, and the class as a number.
 
 Letters: R rows, K scores.
 """
@@ -26,9 +26,9 @@ _CUTS = {"proba": 0.5, "decision": 0.0}
 def decide(
     scores: np.ndarray, output: Any, classes: tuple[Any, ...] | None, threshold: float | None
 ) -> np.ndarray:
-    """The decided class of each row, [R], named by `classes` where these are known.
+    """The decided class of each row, [R], named by `classes` if these are known.
 
-    Arguments and errors as of `decided_place`.
+    Arguments and errors are those of `decided_place`.
     """
     return named(np.asarray(decided_place(scores, output, classes, threshold)), classes)
 
@@ -42,8 +42,8 @@ def decided_place(
     lowest column. [R] -> score > threshold, which is 0.5 for "proba" and 0 for "decision" unless
     given: the second class, or 1 where no classes are known. A selected first class is turned.
 
-    Raises InputError where nothing says how to decide, ModelOutputError where scores and classes
-    differ in number.
+    Raises InputError if nothing says how to decide, ModelOutputError if scores and classes differ
+    in number.
     """
     if scores.ndim == 2:
         if threshold is not None:
@@ -92,8 +92,8 @@ def named(index: np.ndarray, classes: tuple[Any, ...] | None) -> np.ndarray:
 class Codes:
     """Numbers for class labels: their places among the classes known, else in order of appearance.
 
-    `raw`: the labels are numbers that stand for themselves. Where classes are known there are no
-    others: ModelOutputError names a label that is none of them.
+    `raw`: the labels are numbers that stand for themselves. If classes are known there
+    are no others: ModelOutputError names a label that is none of them.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Codes:
         return float(label) if self._raw else float(self._number(label))
 
     def label(self, code: float) -> Any:
-        """The label of a number; what stands for itself, where no class has it."""
+        """The label of a number; the number itself if no class has it."""
         if self._raw:
             return int(code) if float(code).is_integer() else float(code)
         by_number = {number: label for label, number in self._code.items()}
@@ -127,7 +127,7 @@ class Codes:
         if self._known and label not in self._code:
             raise ModelOutputError(
                 f"{self._name} returned the label {label!r}, which is none of its classes "
-                f"{came(list(self._code))}. Give as_model all of them in classes=, or mend the "
+                f"{came(list(self._code))}. Give as_model all of them in classes=, or fix the "
                 "model."
             )
         return self._code.setdefault(label, len(self._code))

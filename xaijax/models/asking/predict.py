@@ -50,8 +50,8 @@ def run_jax(
 
 
 def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray) -> None:
-    """Raise ModelOutputError where a new program answers rows otherwise than the probe's program,
-    of a model that was probed with such rows.
+    """Raises ModelOutputError if a new program answers rows otherwise than the probe's program, for
+    a model that was probed with such rows.
     """
     few = compiled.get(("probe", rows.shape[1:], rows.dtype.name))
     look = None if few is None else few["probe"][3]
@@ -65,6 +65,6 @@ def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray)
         raise ModelOutputError(
             f"{look.name} gives other answers to the same rows when it is asked for {len(rows)} "
             f"than when it is asked for {count}: by up to {gap[0]:.3g}. Either a row's answer "
-            "depends on the rows beside it, and must not, or XLA's compiler makes a wrong program: "
+            "depends on the rows with it, and must not, or XLA's compiler makes a wrong program: "
             "use another version of jaxlib, or say backend='host' in as_model."
         )

@@ -1,4 +1,5 @@
-"""Probes of a model on a few rows: does it answer the same rows alike, whatever stands beside them?
+"""Probes of a model on a few rows: does it answer the same rows alike, whatever rows come with
+them?
 
 Both take `evaluate(rows [R, *F]) -> [R] or [R, K]`, so that the caller's compiled function is what
 is probed, and rows as an array or anything that `take(rows, index)` can gather from.
@@ -23,7 +24,7 @@ _ROUNDINGS = 2.0**10
 
 
 def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") -> np.ndarray:
-    """The answer to `rows`; NonDeterministicModelError where a second call gives another.
+    """The answer to `rows`; NonDeterministicModelError if a second call gives another.
 
     Answers agree within 2**10 roundings of their dtype at the size of the largest answer in the
     column (threads may add in another order); NaN agrees with NaN.
@@ -47,14 +48,14 @@ def probe_neighbours(
     take: Take | None = None,
     among: np.ndarray | None = None,
 ) -> None:
-    """Raise ModelOutputError where the answer to a row depends on the rows beside it.
+    """Raises ModelOutputError if the answer to a row depends on the rows that come with it.
 
     The first row, the last and the most different ones are each asked among the others and among
     copies of themselves, and all rows are asked with other ones in the lead, in batches of one
     shape: a compiled function has one shape only, and the same shape keeps the order of sums.
     Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
 
-    among: the answer to the rows as they are, where it is known.
+    among: the answer to the rows as they are, if it is known.
     """
     count = len(rows)
     if count < 2:
@@ -79,13 +80,13 @@ def probe_neighbours(
         if gap is not None:
             raise ModelOutputError(
                 f"{name} gave other answers to the same rows in another order: by up to "
-                f"{gap[0]:.3g}. Its output depends on a row's place, or on what stands in another "
+                f"{gap[0]:.3g}. Its output depends on a row's place, or on what is in another "
                 "(X[0], say); each row's output must depend on that row alone."
             )
 
 
 def beside_copies(name: str, gap: tuple[float, int]) -> str:
-    """The message where a row has another answer among copies of itself."""
+    """The message for a row that has another answer among copies of itself."""
     return (
         f"{name} answers a row differently among other rows than among copies of itself: by up to "
         f"{gap[0]:.3g}. Its output depends on the batch, as with batch normalisation in train mode "
@@ -95,8 +96,8 @@ def beside_copies(name: str, gap: tuple[float, int]) -> str:
 
 
 def extremes(rows: Any, answer: np.ndarray) -> tuple[int, ...]:
-    """The last row, and for each of the sizes that a batch may be told by the row that has least of
-    it: its copies have other statistics than all rows together.
+    """The last row, and for each of the sizes that may characterise a batch the row that has least
+    of it: its copies have other statistics than all rows together.
     """
     least = (int(size.argmin()) for size in _sizes(rows, answer))
     return tuple(dict.fromkeys((len(answer) - 1, *least)))
@@ -106,7 +107,7 @@ def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, 
     """(as many places as half of the rows, with other statistics: of rows that are largest in none
     of the sizes, those with the lowest answers; `extremes` by sizes for which no row was left out).
 
-    The row that is most unlike the first one stands in the lead, the others in another order.
+    The row that is most unlike the first one is in the lead, the others in another order.
     """
     sizes = _sizes(rows, answer)
     kept, extreme = np.ones(len(answer), bool), []
@@ -123,8 +124,9 @@ def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, 
 
 
 def _sizes(rows: Any, answer: np.ndarray) -> list[np.ndarray]:
-    """Of each row [R]: its answer, its largest number and its largest magnitude, and the negatives
-    of its answer and its smallest number. Of several answers the one that differs most.
+    """Sizes of each row [R]: its answer, its largest number and its largest magnitude, and the
+    negatives of its answer and its smallest number. If there are several answers, the one that
+    differs most counts.
     """
     told = _told(answer)
     sizes = [told, -told]
@@ -155,8 +157,8 @@ def opposite(rows: Any) -> int:
 
 
 def unlike_first(rows: Any) -> np.ndarray:
-    """In how many columns each row is on the other side of the median than the first one, [R];
-    of rows that are no array of numbers the one in the middle has one, and the others none.
+    """Number of columns in which each row is on the other side of the median than the first one,
+    [R]; of rows that are no array of numbers the one in the middle has one, and the others none.
     """
     count = len(rows)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "biuf":
@@ -167,14 +169,14 @@ def unlike_first(rows: Any) -> np.ndarray:
 
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:
-    """Those rows of an array or a frame."""
+    """The rows of an array or a frame at `index`."""
     return rows_of(rows).take(index)
 
 
 def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:
     """(largest difference, first row) of two answers to the same rows in other company, or None.
 
-    Tolerance as of `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
+    Tolerance as in `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
     """
     if wanted.shape != found.shape:
         return float("inf"), 0
@@ -195,7 +197,7 @@ def _scale(values: np.ndarray) -> np.ndarray:
 def _largest_gap(
     first: np.ndarray, second: np.ndarray, epsilon: float, scale: np.ndarray | None = None
 ) -> tuple[float, int] | None:
-    """(largest difference, first row that differs), or None where all agree."""
+    """(largest difference, first row that differs), or None if all agree."""
     if first.shape != second.shape:
         return float("inf"), 0
     scale = np.maximum(_scale(first), _scale(second)) if scale is None else scale

@@ -1,8 +1,8 @@
-"""Does a model's answer to a row depend on how many rows it is asked with?
+"""Probes whether a model's answer to a row depends on how many rows it is asked with.
 
 A host model is asked in other numbers of rows. A JAX model is compiled for one number at a time, so
 its traces are compared, of the probe's rows and of a tile's: where they are the same steps but for
-the number of rows, so are the answers. Only where they are not, the second is compiled and asked.
+the number of rows, so are the answers. The second is compiled and asked only if they are not.
 
 Letters: R rows.
 """
@@ -43,11 +43,11 @@ _DERIVATIVES = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "o
 
 
 def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: str) -> None:
-    """Ask a host model for half of the probe's rows, without extreme ones, and for the one with the
-    highest answer alone; answer: to all of them. Extreme rows that the half cannot do without are
-    asked beside copies of their own.
+    """Asks a host model for half of the probe's rows, without extreme ones, and for the one with
+    the highest answer alone; answer: to all of them. Extreme rows that the half cannot do without
+    are asked with copies of their own.
 
-    Raises ModelOutputError where it is the neighbours on which an answer depends, else
+    Raises ModelOutputError if it is the neighbours on which an answer depends, else
     NonDeterministicModelError.
     """
     count = len(rows)
@@ -87,12 +87,13 @@ class AnsweredBefore:
         self._answer = answer.reshape(len(answer), -1)
 
     def __call__(self, which: np.ndarray, found: np.ndarray, rows: int) -> None:
-        """Compare the answers found [n, K] to the probe's rows `which` [n], among so many rows.
+        """Compares the answers found [n, K] to the probe's rows `which` [n], asked among `rows`
+        rows.
 
         A host function is called as it is at each call: if it was changed since the probe, the
         probe's rows alone have other answers now as well, and these are compared from then on.
 
-        Raises NonDeterministicModelError where they differ.
+        Raises NonDeterministicModelError if they differ.
         """
         gap = gap_of(self._answer[which], found, self._answer)
         if gap is None:
@@ -110,7 +111,7 @@ class AnsweredBefore:
         raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
     def refuse_two(self, before: np.ndarray, now: np.ndarray) -> None:
-        """Raise NonDeterministicModelError where the answers [n, K] to rows of the first call of an
+        """Raises NonDeterministicModelError if the answers [n, K] to rows of the first call of an
         explanation are others now, when it is over.
         """
         gap = gap_of(before, now, before)
@@ -121,7 +122,7 @@ class AnsweredBefore:
             f"{self._name} does not repeat itself: rows that were asked in the first call of this "
             f"run had other answers at its end, by up to {gap[0]:.3g}, so that values would mix "
             f"two models.{read} Leave what it reads as it is while it is explained, or say "
-            "as_model(..., deterministic=False) where it draws random numbers."
+            "as_model(..., deterministic=False) if it draws random numbers."
         )
 
     def _names(self) -> str:
@@ -133,7 +134,7 @@ class RowCounts:
     """What the probe's trace and answers say of another trace of the same JAX model."""
 
     def __init__(self, name: str, trace: Any, rows: int) -> None:
-        """trace: closed, of the model for so many rows."""
+        """trace: closed, that of the model for `rows` rows."""
         self._name, self._trace, self._rows = name, trace, rows
         self._known: tuple[Any, np.ndarray, np.ndarray] | None = None
 
@@ -143,7 +144,7 @@ class RowCounts:
 
     @property
     def name(self) -> str:
-        """Of the model, for messages."""
+        """Name of the model, for messages."""
         return self._name
 
     @property
@@ -165,9 +166,9 @@ class RowCounts:
         return gap_of(wanted, found.astype(answer.dtype), answer)
 
     def __call__(self, trace: Any, rows: int) -> None:
-        """Look at the trace for another number of rows, before it is run.
+        """Looks at the trace for another number of rows, before it is run.
 
-        Raises NonDeterministicModelError where its answers to the probe's rows differ.
+        Raises NonDeterministicModelError if its answers to the probe's rows differ.
         """
         if self._known is None or rows == self._rows:
             return
@@ -215,7 +216,7 @@ class _Alike:
         self._a, self._b = a, b
 
     def closed(self, one: Any, other: Any) -> bool:
-        """Of two closed traces."""
+        """Whether two closed traces are alike."""
         if len(one.consts) != len(other.consts):
             return False
         same = all(map(_same_array, one.consts, other.consts))

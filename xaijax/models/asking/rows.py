@@ -195,7 +195,7 @@ def _of_whole(structure: Any, table: FloatTable) -> Any:
 
 
 def _refuse_tree(model: Model) -> None:
-    """Raise where a model is one of rows in one array."""
+    """Raises if a model takes rows in one array."""
     if model.estimator is not None:
         raise InputTypeError(
             f"{model.name} is an estimator, which takes an array or a frame; got rows in several "
@@ -216,5 +216,5 @@ def coded_rows(model: Model, X: Any) -> tuple[Model, np.ndarray]:
 
 
 def code_dtype(model: Model) -> np.dtype | None:
-    """Of the codes of a model in JAX; None: bits, for the host."""
+    """Dtype of the codes of a model in JAX; None: bits, for the host."""
     return np.dtype(DTYPES[model.precision]) if model.loop == "jax" else None

@@ -41,8 +41,8 @@ def largest_whole(precision: str) -> int:
 
 
 def warn_of_digits(name: str, dtype: str, precision: str, *answers: np.ndarray) -> bool:
-    """Warn where answers of whole numbers are beyond those that the precision holds; whether any
-    are.
+    """Warns if answers of whole numbers are beyond those that the precision holds; returns whether
+    any are.
     """
     largest = max((float(np.abs(one).max(initial=0.0)) for one in answers), default=0.0)
     most = largest_whole(precision)
@@ -59,9 +59,9 @@ def warn_of_digits(name: str, dtype: str, precision: str, *answers: np.ndarray) 
 
 
 def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, kept: dict[Any, Any]) -> None:
-    """Warn where a step of the model's trace `closed` wraps for these rows, its last input.
+    """Warns if a step of the model's trace `closed` wraps for these rows, its last input.
 
-    kept: where the program that tells it is kept.
+    kept: where the program that finds it is kept.
     """
     with jax.enable_x64(True):
         if "wraps" not in kept:
@@ -98,7 +98,7 @@ class _Steps:
         return self._found
 
     def _follow(self, closed: Any, given: list[Any]) -> list[Any]:
-        """What the steps make of inputs: codes, int64 or bool; or None where it is not known."""
+        """What the steps make of inputs: codes, int64 or bool; or None if it is not known."""
         jaxpr = getattr(closed, "jaxpr", closed)
         env: dict[Any, Any] = {}
         uses = Counter(var for step in jaxpr.eqns for var in step.invars if isinstance(var, Var))

@@ -153,7 +153,7 @@ def check_input_shape(value: Any) -> tuple[int, ...] | None:
 def check_output_option(output: Any, classes: tuple[Any, ...] | None) -> Any:
     """`output=` as one of the words, a member of `classes`, an index >= 0, or None.
 
-    The four words are always read as words. Where classes are known, anything else is a label.
+    The four words are always read as words. If classes are known, anything else is a label.
     """
     if isinstance(output, np.generic):
         output = output.item()

@@ -64,7 +64,7 @@ def check_labels(raw: Any, rows: int, where: str = "") -> np.ndarray:
 
 
 def refuse_chances(labels: np.ndarray, where: str) -> None:
-    """Raise ModelOutputError for class labels [R] that are numbers between 0 and 1."""
+    """Raises ModelOutputError for class labels [R] that are numbers between 0 and 1."""
     if labels.dtype.kind != "f":
         return
     part = labels[(labels > 0) & (labels < 1)]
@@ -77,19 +77,19 @@ def refuse_chances(labels: np.ndarray, where: str) -> None:
 
 
 def check_finite(values: np.ndarray, where: str = "") -> None:
-    """Raise ModelOutputError, naming the first row, where a value is NaN or infinite."""
+    """Raises ModelOutputError, naming the first row, if a value is NaN or infinite."""
     finite = np.isfinite(values)
     if not finite.all():
         row = int(np.argwhere(~finite)[0][0])
         raise ModelOutputError(
             f"{_subject(where)} returned NaN or infinity for {int((~finite).sum())} of "
-            f"{finite.size} outputs, first in row {row}. Mend the model or the row, or let them "
+            f"{finite.size} outputs, first in row {row}. Fix the model or the row, or let them "
             f"through with as_model(..., nonfinite='propagate')."
         )
 
 
 def check_traced_shape(shape: tuple[int, ...], dtype: Any, rows: int, where: str = "") -> None:
-    """`check_output` for an answer of which only shape and dtype are known, under tracing."""
+    """`check_output` for an answer whose shape and dtype alone are known, under tracing."""
     _check_shape(tuple(shape), rows, where)
     _check_dtype(dtype, where)
 
@@ -101,8 +101,8 @@ def selector(
 
     named: how many columns `output_names=` names; None: it is not given.
 
-    Its errors: InputError where the index does not exist or there is nothing to select from,
-    ModelOutputError where the columns and the classes differ in number.
+    Its errors: InputError if the index does not exist or there is nothing to select from,
+    ModelOutputError if the columns and the classes differ in number.
     """
     if isinstance(output, str) and classes is None or output in WORDS:
         return None
@@ -155,7 +155,8 @@ def is_label(raw: Any, output: Any, classes: tuple[Any, ...], where: str) -> np.
 
 
 def refuse_codes(labels: Any, where: str) -> None:
-    """Raise ModelOutputError for class labels other than 0 and 1, of which no mean is explained.
+    """Raises ModelOutputError for class labels other than 0 and 1, since no mean of these is
+    explained.
 
     labels: some of them, or all classes. NaN is passed on.
     """
@@ -186,7 +187,7 @@ def output_names_for(
 ) -> tuple[str, ...] | None:
     """Names of K = `outputs` outputs; None for [R] without names, or where none are known.
 
-    Raises InputError where `names` (the option output_names=) and the outputs differ in number.
+    Raises InputError if `names` (the option output_names=) and the outputs differ in number.
     """
     count = 1 if outputs is None else outputs
     if names is not None:
@@ -242,7 +243,7 @@ def _check_shape(shape: tuple[int, ...], rows: int, where: str) -> None:
 
 
 def _check_dtype(dtype: Any, where: str) -> None:
-    # Of all kinds, a typed key's too, which NumPy does not know.
+    # The dtype may be of any kind, a typed key's too, which NumPy does not know.
     if not any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_)):
         raise ModelOutputError(
             f"{_subject(where)} returned dtype {dtype}; expected real numbers (float, integer or "

@@ -43,7 +43,7 @@ class ModelSource:
 
     @property
     def selects(self) -> str | None:
-        """Of what a class label selects a column: "proba", "decision", ...; None: unknown."""
+        """What a class label selects a column of: "proba", "decision", ...; None: unknown."""
         word = "decision" if self.columns == "columns" else self.columns  # one for each of two
         return None if word == "value" else word
 
@@ -60,9 +60,10 @@ class ModelRecipe:
     def of(
         cls, make: Callable[..., Any], source: ModelSource, given: Mapping[str, Any]
     ) -> ModelRecipe:
-        """What an adapter read, with the options given beside f, params and state.
+        """What an adapter read, with the options given in addition to f, params and state.
 
-        A module travels in the form in which it was read, whatever became of the person's since.
+        A module is pickled in the form in which it was read, whatever became of the user's own
+        since.
         """
         own = signature(make).parameters
         given = {name: one for name, one in given.items() if one is not own[name].default}
@@ -78,7 +79,7 @@ class ModelRecipe:
         return made.replace(**self.changes) if self.changes else made
 
     def changed(self, changes: Mapping[str, Any]) -> ModelRecipe:
-        """That of the model's copy by `Model.replace`."""
+        """The recipe of the model's copy by `Model.replace`."""
         return dataclasses.replace(self, changes={**self.changes, **changes})
 
 

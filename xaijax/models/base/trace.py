@@ -25,10 +25,10 @@ def traced(
 ) -> TracedFunction:
     """`function` with the wanted matrix precision, its answer checked and [R, 1] made [R].
 
-    state: of what the function reads, taken at the first trace and compared at every other.
+    state: that of what the function reads, taken at the first trace and compared at every other.
 
-    Raises, while it is traced: InputTypeError where the function cannot be traced,
-    ModelOutputError where its answer is not [R] or [R, K] numbers, or where it takes one number of
+    Raises, while it is traced: InputTypeError if the function cannot be traced,
+    ModelOutputError if its answer is not [R] or [R, K] numbers, or if it takes one number of
     rows but not another. Any other exception of the function's own comes through unchanged, with a
     note.
     """
@@ -85,7 +85,7 @@ class Selected:
         precision: str,
         state: StateAtTrace | None = None,
     ) -> None:
-        """state: that of `whole`, where it has one."""
+        """state: that of `whole`, if it has one."""
         self.whole, self._select, self._precision = whole, select, precision
         self.state = state
         self.answer_dtype: np.dtype | None = None  # of the function's own answer, once traced

@@ -36,7 +36,7 @@ class StateAtTrace:
     """What a model's function read when JAX first traced it; compared at every later trace."""
 
     def __init__(self, f: Any, name: str) -> None:
-        """f: the function or module; name: of the model, for messages."""
+        """f: the function or module; name: that of the model, for messages."""
         self._f, self._name = f, name
         self._reads: Reads | None = None
         # What a trace itself changes, a log or a counter: by name the places among its facts, or
@@ -51,13 +51,13 @@ class StateAtTrace:
         return self._reads is not None
 
     def refuse_changed(self) -> None:
-        """Raise InputError where what the function reads has changed since the first trace."""
+        """Raises InputError if what the function reads has changed since the first trace."""
         if self._reads is not None:
             self._compare(reads_of(self._f))
 
     @contextlib.contextmanager
     def traced(self) -> Iterator[None]:
-        """Around each trace: compare the state, or take it at the first one."""
+        """Compares the state around each trace, or takes it at the first one."""
         before = reads_of(self._f)
         strict = None
         if self._reads is None:
@@ -80,7 +80,7 @@ class StateAtTrace:
         self._reads = Reads(after.facts)
 
     def _refuse_stale(self, arrays: list[tuple[str, np.ndarray]]) -> None:
-        """Raise InputError for an array that was written into after JAX read it.
+        """Raises InputError for an array that was written into after JAX read it.
 
         JAX keeps what it made of an array of 64-bit numbers by the object, as long as a program
         with it lives, and would give a new trace the old numbers.
@@ -160,7 +160,7 @@ def made_once(f: Any, use: Hashable, make: Callable[[], Any]) -> Any:
 
 
 def _places(before: Any, after: Any) -> set[int] | None:
-    """Where two tuples of facts differ; None: they are not of one length."""
+    """Places at which two tuples of facts differ; None: they are not of one length."""
     if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after)):
         return None
     return {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
@@ -169,7 +169,7 @@ def _places(before: Any, after: Any) -> set[int] | None:
 # `jax.jit` takes the same function object for the same program, whatever became of the arrays and
 # settings that it closes over. Here a function is taken for the same only where nothing that it
 # reads has changed: its code, defaults, closed-over values and globals, and those of the functions
-# that it calls. Where something cannot be read whole (an object of a class, a module of somebody's
+# that it calls. If something cannot be read whole (an object of a class, a module of somebody's
 # own), there is no state, and the function is traced again.
 
 # Packages whose functions and settings a model does not change while it lives.
@@ -196,8 +196,9 @@ def state_of(function: Callable[..., Any]) -> Hashable | None:
 
 
 def _of_function(function: Any, open_: frozenset[int]) -> Hashable:
-    """open_: ids of the functions that are being read, so that one that calls itself ends. Not by
-    their code, which all functions share that one `def` within another made.
+    """open_: ids of the functions that are being read, so that one that calls itself ends.
+    Functions are not known by their code, because all functions that one `def` within another made
+    share it.
     """
     # Another object's attributes may be made when they are read, and raise anything.
     inner = getattr(function, "__wrapped__", None) if isinstance(function, JIT) else None
@@ -268,7 +269,7 @@ def _of(value: Any, open_: frozenset[int]) -> Hashable:
 
 
 def _settled(value: Any) -> Hashable:
-    """A function or class of a library, but not one that wraps a person's own, as `jax.jit` does.
+    """A function or class of a library, but not one that wraps the user's own, as `jax.jit` does.
 
     Those say the module of what they wrap; an object such as a partial says that of its class.
     """
@@ -277,14 +278,14 @@ def _settled(value: Any) -> Hashable:
     if not isinstance(inner, plain) or not _is_settled(str(inner.__module__)):
         raise _Unknown
     if isinstance(inner, types.FunctionType):
-        # What `jax.vmap` makes of a partial says "functools", and closes over the person's own.
+        # What `jax.vmap` makes of a partial says "functools", and closes over the user's own.
         if inner.__closure__ or not _is_settled(inner.__globals__["__name__"]):
             raise _Unknown
     return type(value), _Same(value)
 
 
 def _is_plain(value: Any, module: str) -> bool:
-    """Whether its text tells all of it, which that of a person's own kind of number may not."""
+    """Whether its text says all of it, which that of a user's own kind of number may not."""
     return isinstance(value, PLAIN) and (module == "builtins" or _is_settled(module))
 
 

@@ -1,10 +1,10 @@
 """A stamp of a fitted estimator, by which a later change is seen: a refit, a number assigned.
 
-Cheap, since it is taken at every call: Python's own 64-bit hash of all that it holds,
-for this process only. `fitted_state.py` digests what a ledger keeps, which nobody may forge. What
-cannot be looked into, a function say, is told by its identity, and so are modules and the variables
-of whoever wrote a formula. Within objects of other libraries no more than `MOST` things and `BYTES`
-of arrays are read; what is left is compared by answers only.
+It is cheap, since it is taken at every call: Python's own 64-bit hash of all that it holds, for
+this process only. `fitted_state.py` digests what a ledger keeps, which nobody may forge. What
+cannot be looked into, a function say, is known by its identity, and so are modules and the
+variables of whoever wrote a formula. Within objects of other libraries no more than `MOST` things
+and `BYTES` of arrays are read; what is left is compared by answers only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NUMBERS = (float, complex, np.generic, np.dtype)  # where NaN equals NaN
 # Methods by which an estimator or a part of it answers: one that is put over them on the class is a
 # change too.
 _ANSWERS = ("predict", "predict_proba", "decision_function", "transform", "kneighbors")
-# Where one stands is no part of a fit: scikit-learn keeps NumPy's own, of which everybody draws.
+# Its state is no part of a fit: scikit-learn keeps NumPy's own, from which everybody draws.
 _GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
 _BY_IDENTITY = (
     type,
@@ -82,7 +82,7 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
 
 
 class Stamp:
-    """Equal for one estimator in one state; what is told by identity is held, so that no other
+    """Equal for one estimator in one state; what is known by identity is held, so that no other
     object gets its place.
     """
 
@@ -212,10 +212,10 @@ class Stamp:
         return hash((of_kind, found, *(self._of(p, depth + 1) for p in parts)))
 
     def _of_kind(self, kind: type) -> tuple[int, bool]:
-        """Of a class and of what stands in it and its bases for `_ANSWERS`; and whether all that
-        its objects hold is in their `__dict__`.
+        """(a hash of a class and of what it and its bases hold for `_ANSWERS`, whether all that its
+        objects hold is in their `__dict__`).
 
-        It is where they take no more bytes than an object with that and with weak references does:
+        It is if they take no more bytes than an object with that and with weak references does:
         slots take more, and so does what a class written in C keeps.
         """
         own = [vars(base).get(name) for base in kind.__mro__ for name in _ANSWERS]

@@ -1,4 +1,4 @@
-"""A text that tells a model from any other one, so that a ledger knows a question again.
+"""A text that distinguishes a model from any other one, so that a ledger recognises a question.
 
 A text that two models share by mistake would answer the second with the noisy values of the first,
 so only what can be read whole has one:
@@ -11,7 +11,7 @@ Every other model, a function run on the host above all, has none: what a functi
 all that it can reach, and no reading of its text finds that. Nothing here asks for an answer.
 
 `mark` is the same for `xaijax.merge`, of what a run has traced anyway. It says under which versions
-it was made: marks of other versions tell nothing about each other.
+it was made: marks of other versions say nothing about each other.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ _CALLED = re.compile(r"custom_call\s+@([^\s(]+)|call_target_name\s*=\s*\"([^\"]+
 
 
 def identity(model: Model, shape: tuple[int, ...], dtype: Any) -> str | None:
-    """Of a model that is given rows [R, *shape] of this dtype (which matter to JAX models).
+    """Identity of a model that is given rows [R, *shape] of this dtype (which matter to JAX
+    models).
 
-    None: there is none.
+    None if there is none.
     """
     facts = (model.backend, model.output, model.classes, model.threshold, model.precision)
     found = hashlib.sha256(repr(facts).encode())
@@ -79,7 +80,7 @@ def mark(
         model: what answers.
         fitted: the estimator that it translates, on the host; else the model itself.
         program: `program_digest` of the run's own trace; None on the host.
-        dtype: of the rows that the program takes.
+        dtype: that of the rows that the program takes.
         function: on the host, what the user gave; None: it is not known.
         moved: names of what that reads, which change when it is asked.
     """
@@ -113,7 +114,9 @@ def _fitted(estimator: Any) -> bytes | None:
 
 
 def _of_function(function: Any, moved: frozenset[str]) -> str | None:
-    """Of a function on the host; None where nothing of its own code can be read, or not all."""
+    """Identity of a function on the host; None if nothing of its own code can be read, or not
+    all.
+    """
     reads = portable_reads(function)
     if not reads.functions or reads.unread - moved:
         return None
@@ -123,7 +126,7 @@ def _of_function(function: Any, moved: frozenset[str]) -> str | None:
 
 
 def program_digest(traced: Any, lowered: Any) -> bytes | None:
-    """Of a program that is traced and lowered already, with its constants; None: unreadable.
+    """Digest of a program that is traced and lowered already, with its constants; None: unreadable.
 
     The text leaves large constants out, which would take seconds to write; their bytes are added.
     """
@@ -163,7 +166,7 @@ def _traced(function: Any, params: Any, shape: tuple[int, ...], dtype: Any) -> b
 
 
 def _refuse_calls(text: str) -> None:
-    """Raise Unreadable for a program that calls what is not XLA's own."""
+    """Raises Unreadable for a program that calls what is not XLA's own."""
     for named in _CALLED.findall(text):
         if not _OWN_CALLS.match("".join(named)):
             raise Unreadable
@@ -188,7 +191,7 @@ def _constants(closed: Any) -> Iterator[Any]:
 # it.
 #
 # Left out are two things that change while nothing is fitted, how often a search tree was visited
-# and where a generator of random numbers stands, and the scores and times of a search for
+# and the state of a generator of random numbers, and the scores and times of a search for
 # parameters.
 
 ROOTS = ("sklearn", "numpy", "scipy")  # whose classes and functions are known by name and version
@@ -199,11 +202,11 @@ _GENERATORS = np.random.RandomState | np.random.Generator
 
 
 class Unreadable(Exception):
-    """There is something inside whose work is not known from what can be read."""
+    """Something inside does work that is not known from what can be read."""
 
 
 def digest_of(estimator: Any) -> bytes:
-    """Of the whole fitted state; raises Unreadable."""
+    """Digest of the whole fitted state; raises Unreadable."""
     if type(estimator).__module__.partition(".")[0] != "sklearn":
         raise Unreadable
     versions = [(root, _version(root)) for root in ROOTS]
@@ -211,7 +214,7 @@ def digest_of(estimator: Any) -> bytes:
 
 
 def library_versions() -> str:
-    """Of the libraries that an estimator is read by, one after the other."""
+    """Versions of the libraries that an estimator is read by, one after the other."""
     return " ".join(map(_version, ROOTS))
 
 
@@ -277,7 +280,7 @@ def _known(module: str) -> bool:
 
 
 def _of_object(thing: Any, depth: int) -> bytes:
-    """By its class and by what pickle would keep of it."""
+    """Digest of an object, by its class and by what pickle would keep of it."""
     if isinstance(thing, _GENERATORS):
         return _of_name(type(thing))
     try:
@@ -300,7 +303,9 @@ def _of_object(thing: Any, depth: int) -> bytes:
 
 
 def _without_visits(tree: Any, state: Any) -> tuple[Any, ...]:
-    """Its rows, nodes and sizes; Unreadable where this scikit-learn keeps its counts elsewhere."""
+    """The rows, nodes and sizes of a search tree; raises Unreadable if this scikit-learn keeps its
+    counts elsewhere.
+    """
     if state[_VISITS] != (*tree.get_tree_stats(), tree.get_n_calls()):
         raise Unreadable
     return (*state[: _VISITS.start], *state[_VISITS.stop :])

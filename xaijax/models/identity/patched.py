@@ -1,8 +1,9 @@
-"""Is an estimator what its class says? A translation is of the class, not of what is put over it.
+"""Checks whether an estimator is what its class says. A translation is of the class, not of what is
+put over it.
 
 A class may carry a scikit-learn name and module without being scikit-learn's, an object may have a
 method of its own in place of its class's, and so may a class of scikit-learn, or a part of an
-ensemble. What a person registered a translation for is looked at as an object only.
+ensemble. If the user registered a translation for a class, only the object is looked at.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class Agreement:
     """What the probe found of a structure that agrees; float64 [K] each."""
 
     gap: np.ndarray  # the largest difference from the model's answer
-    # How far the answers to probe rows, and to hybrids of them, are apart; 0 but for a translation
-    # whose level was taken out (`Model.offset`): elsewhere an answer's own size says as much, and
-    # what is allowed to a row does not hang on the rows beside it.
+    # How far the answers to probe rows, and to hybrids of them, are apart; 0 except for a
+    # translation whose level was taken out (`Model.offset`): elsewhere an answer's own size says as
+    # much, and what is allowed to a row does not depend on the rows that come with it.
     size: np.ndarray
     eps: float  # one rounding of the model's precision
     compared: int  # rows and hybrids with finite columns and a finite answer; 0: nothing is known
@@ -78,7 +78,7 @@ def compare(
     """How head(structure) differs from the model's answer to rows [R, *F] and to hybrids of them,
     each made of two parts as the engine makes it; empty: it does not, and the agreement is given.
 
-    Whole rows alone would not show that a number is taken for that of another column.
+    Full rows alone would not show that a number is taken for that of another column.
 
     programs: of the model; those compiled here are put there.
     """
@@ -97,7 +97,7 @@ def compare(
         answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}", None
-        K = int(np.prod(answer.shape[1:]))  # no row may be usable, of which NumPy infers no K
+        K = int(np.prod(answer.shape[1:]))  # no row may be usable, and from none NumPy infers no K
         found, answer = (one[usable].astype(np.float64).reshape(-1, K) for one in (found, answer))
         off, most = _difference(found, answer, eps)
         if off:
@@ -116,9 +116,9 @@ def by_structure(
     programs: dict[Any, Any],
     hybrids: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> jax.Array:
-    """What the structure makes of whole rows [R, *F], [R] or [R, K]: started, and not waited for.
+    """What the structure makes of full rows [R, *F], [R] or [R, K]: started, and not waited for.
 
-    hybrids: (donors [R, *F], kept bool [R, F]), of which the rows are then made.
+    hybrids: (donors [R, *F], kept bool [R, F]), which the rows are then made of.
     """
     flat = rows.reshape(len(rows), -1)
     donors, kept = (flat, np.ones(flat.shape[1], bool)) if hybrids is None else hybrids
@@ -129,7 +129,7 @@ def by_structure(
 def sensitivity(
     structure: Structure, model: Any, rows: np.ndarray, programs: dict[Any, Any]
 ) -> np.ndarray:
-    """How far the structure's answers to whole rows [R, *F] go by rounding; float64 [R, K].
+    """How far the structure's answers to full rows [R, *F] go by rounding; float64 [R, K].
 
     Its columns and what it makes of them are moved by some of their last bits, each up or down: a
     sum of products that is rounded is one of numbers that were moved so. What is large, cancels or
@@ -187,7 +187,7 @@ def _by_structure(
             own = known.of_columns(jnp.broadcast_to(kept, flat.shape))
             if known.adds:
                 theirs = known.part(other, ~own)
-            else:  # a part takes most of the time, and of whole rows that of the donors is none
+            else:  # a part takes most of the time, and for full rows that of the donors is none
                 nothing = known.nothing(len(flat), x.dtype)
                 theirs = jax.lax.cond(own.all(), lambda: nothing, lambda: known.part(other, ~own))
             parts = known.part(x, own), theirs
@@ -205,7 +205,7 @@ def _by_structure(
 
 
 def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str, np.ndarray]:
-    """(How two answers [R, K] to the same rows differ; empty where only rounding tells them apart,
+    """(How two answers [R, K] to the same rows differ; empty if only rounding tells them apart,
     the largest difference [K]). Rows whose answers are not finite must be the same ones, and say
     nothing more."""
     finite = np.isfinite(answer).all(axis=1)

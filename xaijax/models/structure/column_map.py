@@ -7,8 +7,8 @@ column each is made of; the first step that joins numbers of several columns is 
 (`run_trace`), or nothing that is known.
 
 `Repeated` knows the steps that were made before: the same step of the same inputs has the same
-outputs. A decided class is traced beside the scores that say whether it is sound, so a trace holds
-one pipeline twice. Followed without this, it would have two layers.
+outputs. A decided class is traced together with the scores that say whether it is sound, so a trace
+holds one pipeline twice. Followed without this, it would have two layers.
 
 Letters: R rows, F columns of the model.
 """
@@ -49,7 +49,7 @@ class NoLayer(Exception):
 
 @dataclass(frozen=True)
 class ColumnwiseArray:
-    """Numbers [R, ...] of which each depends on one column of its row, or on none."""
+    """Numbers [R, ...] that each depend on one column of their row, or on none."""
 
     owner: np.ndarray  # int [...], a column of the model or NONE
     shape: tuple[int, ...]  # [R, ...]
@@ -85,12 +85,12 @@ class Uniform:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the value."""
+        """Shape of the value."""
         return self.value.shape
 
 
 def bare(x: Any) -> Any:
-    """The numbers of whatever stands for them; None where they are not known."""
+    """The numbers of whatever stands for them; None if they are not known."""
     return x.value if isinstance(x, ColumnwiseArray | Uniform) else x
 
 
@@ -172,7 +172,7 @@ def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def same_for_all(x: Any) -> None:
-    """Raise NoLayer where numbers beside rows may differ from row to row."""
+    """Raises NoLayer if numbers that are combined with rows may differ from row to row."""
     if np.ndim(x) and np.shape(x)[0] != 1:
         raise NoLayer
 
@@ -252,7 +252,7 @@ class Repeated:
         self._made: dict[Any, tuple[list[Any], list[Any]]] = {}
 
     def key(self, equation: Any, inputs: list[Any]) -> Any:
-        """What tells a step from others; None: it cannot be told."""
+        """What distinguishes a step from others; None: nothing can."""
         if equation.effects:
             return None
         key = (equation.primitive, *sorted(equation.params.items()), *map(_name, inputs))
@@ -263,11 +263,11 @@ class Repeated:
         return key
 
     def outputs(self, key: Any) -> list[Any] | None:
-        """Those of the same step, if it was made."""
+        """The outputs of the same step, if it was made."""
         return None if key is None or key not in self._made else self._made[key][1]
 
     def keep(self, key: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        """Remember the outputs of a step."""
+        """Remembers the outputs of a step."""
         if key is not None:
             self._made[key] = inputs, outputs
 
@@ -359,7 +359,7 @@ def is_small_move(equation: Any, inputs: list[Any]) -> bool:
     arrays = [*inputs, equation.outvars[0].aval]
     if not all(isinstance(getattr(x, "dtype", None), np.dtype) for x in arrays):
         return False
-    # A number that stands in the trace has a dtype, and no shape.
+    # A number in the trace itself has a dtype, and no shape.
     shapes = [getattr(x, "shape", ()) for x in arrays]
     sizes = [math.prod(own) * x.dtype.itemsize for own, x in zip(shapes, arrays, strict=True)]
     return max(sizes) <= SMALL_ARRAY

@@ -25,7 +25,7 @@ from xaijax_kernels.engine.tiles import traced as trace_model
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.summed import Summed
 
-PLAIN = "plain"  # the model is asked whole rows
+PLAIN = "plain"  # the model is asked full rows
 
 
 @public_class
@@ -35,7 +35,7 @@ class FirstLayer:
 
     Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
     estimator). An explainer then adds up what each player contributes to the layer, in place of
-    whole rows, and asks only the head for each coalition: the answers are the same, but for
+    full rows, and asks only the head for each coalition: the answers are the same, but for
     rounding, and cost less. Many layers are found without it (docs/structures.md). The declaration
     is compared with the model on probe rows, and on mixtures of them, before it is used.
 
@@ -97,7 +97,7 @@ def ready(
     precision: str,
     name: str,
 ) -> DeclaredLayer | GivenSplit | str | None:
-    """Read `structure=`; raises InputTypeError, InputError."""
+    """Reads `structure=`; raises InputTypeError, InputError."""
     if structure is None or (isinstance(structure, str) and structure == PLAIN):
         return structure
     if not isinstance(structure, FirstLayer | Split):
@@ -132,22 +132,22 @@ def declared(
     """The declared structure, and how nearly it agrees with the model; rows: the probe's; programs:
     see `compare`.
 
-    Raises InputError where it does not describe the model.
+    Raises InputError if it does not describe the model.
     """
     if isinstance(model.structure, GivenSplit):
         split = model.structure.shaped(model.params, rows, model.name)
         if not np.isfinite(np.asarray(jax.jit(split.of)(model.params).bias)).all():
             raise InputError(
                 f"structure=: first of the xaijax.Split of {model.name} is not finite for a row of "
-                "zeros, by which the part of each player is told. Shift its input there, or leave "
-                "structure= out."
+                "zeros, which the part of each player is read from. Shift its input there, or "
+                "leave structure= out."
             )
         off, agreement = compare(split, model, rows, evaluate, programs)
         if agreement is None:
             raise InputError(
                 f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-                f"rest(first(X)) differs from the model ({off}). Mend first= and rest= of the "
-                "xaijax.Split, or leave structure= out. Where both are right, first of a row of "
+                f"rest(first(X)) differs from the model ({off}). Fix first= and rest= of the "
+                "xaijax.Split, or leave structure= out. If both are right, first of a row of "
                 "zeros is far larger than what the players add to it: subtract it."
             )
         return split, agreement
@@ -174,7 +174,7 @@ def declared(
 
 @dataclass(frozen=True)
 class DeclaredFunction:
-    """A function of (params, ...), or where the model has no params of the rest alone."""
+    """A function of (params, ...), or if the model has no params of the rest alone."""
 
     function: Callable[..., Any]
     has_params: bool
@@ -188,7 +188,7 @@ class DeclaredFunction:
             )
 
     def __call__(self, params: Any, *rest: Any) -> Any:
-        """Its answer; an exception of its own says where it came from."""
+        """The function's answer; an exception of its own says where it came from."""
         arguments = (params, *rest) if self.has_params else rest
         try:
             with jax.default_matmul_precision(MATMUL[self.precision]):
@@ -200,7 +200,7 @@ class DeclaredFunction:
             if not isinstance(exc, XaiError):
                 takes = "(params, ...)" if self.has_params else "no params, as the model has none"
                 exc.add_note(
-                    f"xaijax: raised while JAX traced {self.what}, a function of {takes}. Mend "
+                    f"xaijax: raised while JAX traced {self.what}, a function of {takes}. Fix "
                     "structure=, or leave it out."
                 )
             raise
@@ -234,15 +234,15 @@ class Split:
     """Declares that a model begins with a sum over players: f(X) = rest(first(X)).
 
     Give it as `structure=` of `as_model`, for a function or module that JAX traces (not an
-    estimator), of rows in one array. `first` must be a sum of parts, each of which depends on one
+    estimator), with rows in one array. `first` must be a sum of parts that each depend on one
     player's columns alone: a linear layer, embeddings that are added up, a network for each player
     whose outputs are added. What mixes the players comes in `rest`. An explainer then puts the
     parts of each coalition together and asks only `rest`: the answers are the same, but for
     rounding. Dense layers, convolutions and sums of look-ups need no declaration
     (docs/structures.md).
 
-    The part of a player is what `first` gives for a row that has 0 in all other columns, less what
-    it gives for a row of zeros. So `first` must be finite there. Every call compares the
+    The part of a player is what `first` gives for a row that has 0 in all other columns, minus what
+    it gives for a row of zeros. `first` must therefore be finite there. Every call compares the
     declaration with the model: on all rows that are explained, on the background, and on hybrids of
     both.
 
@@ -326,7 +326,9 @@ class GivenSplit:
     rest: Callable[[Any, Any], Any]
 
     def shaped(self, params: Any, rows: np.ndarray, name: str) -> DeclaredSplit:
-        """For rows [R, *F]; raises InputError where `first` does not give numbers for each."""
+        """The layer for rows [R, *F]; raises InputError if `first` does not give numbers for
+        each.
+        """
         few = jax.ShapeDtypeStruct((PROBE_ROWS, *rows.shape[1:]), rows.dtype)
         trace = trace_model(self.first, params, few)
         outputs: list[Any] = list(trace.out_avals)
@@ -336,7 +338,7 @@ class GivenSplit:
             raise InputError(
                 f"structure=: first of the xaijax.Split of {name} must return one array [R, ...] "
                 f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}. "
-                "Where only the dtype is another, cast it by .astype(X.dtype)."
+                "If only the dtype is another, cast it by .astype(X.dtype)."
             )
         work = max(multiplications(trace.jaxpr, PROBE_ROWS), float(math.prod(outputs[0].shape[1:])))
         flat = Flat(self.first, rows.shape[1:])

@@ -129,7 +129,9 @@ def find(
     trace: Any,
     look: Callable[[Any, int], None] | None = None,
 ) -> FoundLayer | None:
-    """The model's layer, or None; trace: of the model for rows [R, *shape]; look: at others."""
+    """The model's layer, or None; trace: that of the model for rows [R, *shape]; look: at
+    others.
+    """
     layer = FoundLayer(apply, rows.shape[1:], rows.dtype, {len(rows): trace}, look=look)
     try:
         shapes_of(layer, params)
@@ -150,9 +152,9 @@ ROUNDINGS = 16
 def affine(
     head: Any, params: Any, width: int, dtype: Any, programs: dict[Any, Any]
 ) -> Affine | None:
-    """(A float64 [H, K], c [K]) where head(params, hidden [R, H]) is hidden A + c, else None.
+    """(A float64 [H, K], c [K]) if head(params, hidden [R, H]) is hidden A + c, else None.
 
-    It is told by the trace. programs: of the head; what is compiled here is put there.
+    The trace decides. programs: those of the head; what is compiled here is put there.
 
     A row's answer is taken to depend on that row alone, as the probe made sure.
     """

@@ -41,7 +41,7 @@ class ColumnSource:
     shared: bool = False  # several steps read it
 
     def read_as(self, how: str) -> None:
-        """Say how the column is read; raises Untranslatable where it is read otherwise already."""
+        """Says how the column is read; raises Untranslatable if it is read otherwise already."""
         if self.read not in (None, how):
             raise Untranslatable(f"column {self.name} is read both as a number and by an encoder")
         self.read = how
@@ -54,11 +54,11 @@ class ColumnSource:
 class Columns(Sequence[ColumnSource | None]):
     """The input columns of one estimator: a `ColumnSource` each; None if an earlier step made it.
 
-    dtype: of the numbers in JAX, float32 or float64. gaps: for each column the source whose missing
-    values it may pass on; None: none. lazy: what reads them at the end asks thresholds only, so
-    that a step which maps a column by a function that never falls leaves it as it is and adds the
-    function to `maps` (`families/tree_thresholds.py`). centre: what columns and answers are to be
-    short of; None: nothing.
+    dtype: that of the numbers in JAX, float32 or float64. gaps: for each column the source whose
+    missing values it may pass on; None: none. lazy: what reads them at the end asks thresholds
+    only, so that a step which maps a column by a function that never falls leaves it as it is and
+    adds the function to `maps` (`families/tree_thresholds.py`). centre: what columns and answers
+    are to be short of; None: nothing.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Columns(Sequence[ColumnSource | None]):
         return len(self._sources)
 
     def as_values(self) -> None:
-        """All columns are read as numbers; raises Untranslatable where one holds codes."""
+        """All columns are read as numbers; raises Untranslatable if one holds codes."""
         for source in self._sources:
             if source is not None:
                 source.read_as("value")
 
     def chosen(self, places: Iterable[int]) -> Columns:
-        """Some of the columns."""
+        """The columns at these places."""
         own = [int(place) for place in places]
         gaps, maps = [self.gaps[j] for j in own], [self.maps[j] for j in own]
         sources = [self._sources[j] for j in own]
@@ -128,18 +128,18 @@ class Columns(Sequence[ColumnSource | None]):
         return self.centre.answer
 
     def as_they_are(self) -> None:
-        """Say that a step reads the numbers themselves; raises Untranslatable where it cannot."""
+        """Says that a step reads the numbers themselves; raises Untranslatable if it cannot."""
         if any(function is not None for function in self.maps):
             raise Untranslatable("a step reads what a scaler makes, before trees do")
 
     def must_be_filled(self) -> None:
-        """Say that a step takes no missing values."""
+        """Says that a step takes no missing values."""
         for source in self.gaps:
             if source is not None:
                 source.filled = True
 
     def number(self, value: Any) -> np.ndarray:
-        """An array of fitted numbers in the dtype; raises Untranslatable where one overflows."""
+        """An array of fitted numbers in the dtype; raises Untranslatable if one overflows."""
         array = np.asarray(value, np.float64)
         with np.errstate(over="ignore"):
             narrow = array.astype(self.dtype)
@@ -195,7 +195,7 @@ def on_their_side(values: np.ndarray, cuts: np.ndarray, dtype: np.dtype) -> np.n
     """float64 values as `dtype`, on the same side of every threshold (x <= t) as they were.
 
     The nearest number lies on the other side where a threshold is between the two; the next number
-    towards the value does not. Raises Untranslatable where two thresholds are closer than numbers.
+    towards the value does not. Raises Untranslatable if two thresholds are closer than numbers.
     """
     near = values.astype(dtype)
     wide = near.astype(np.float64)
@@ -336,9 +336,9 @@ def _example(column: np.ndarray) -> str:
     return repr(column[0])
 
 
-# A column of 1e4 +- 1 has three digits of its +- 1 left in float32, answers of 1e6 +- 1 one. Where
+# A column of 1e4 +- 1 has three digits of its +- 1 left in float32, answers of 1e6 +- 1 one. If
 # that shows in the comparison with the estimator, the translation is made once more for rows and
-# answers less what they have in common: it is subtracted in float64 from the rows before they are
+# answers minus what they have in common: it is subtracted in float64 from the rows before they are
 # numbers for JAX, and from the fitted numbers; what was taken from the answers is added on the
 # host, in float64 (`Model.offset`). Ordinary models never come to this.
 
@@ -353,7 +353,9 @@ class Centre:
 
 
 def middle_of(column: Any) -> float:
-    """The mean of a column of numbers [M] where it is large beside what they differ by, else 0."""
+    """The mean of a column of numbers [M] if it is large compared with what they differ by,
+    else 0.
+    """
     values = np.asarray(column, np.float64)
     values = values[np.isfinite(values)]
     if not len(values):

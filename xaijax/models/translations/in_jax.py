@@ -43,7 +43,7 @@ def in_jax(
     precision: str,
     centre: Centre | None = None,
 ) -> InJax:
-    """Translate a fitted estimator; raises Untranslatable with the reason."""
+    """Translates a fitted estimator; raises Untranslatable with the reason."""
     dtype = np.dtype(DTYPES[precision])
     changed = patched(estimator)
     if changed is not None:
@@ -67,12 +67,12 @@ def in_jax(
 
 
 def head_of(found: InJax, word: str, estimator: Any) -> Head:
-    """What answers one word of `output=`; raises Untranslatable where scikit-learn alone can."""
+    """What answers one word of `output=`; raises Untranslatable if scikit-learn alone can."""
     if word in found.heads:
         return found.heads[word]
     name = type(estimator).__name__
     if word == "label":
-        raise Untranslatable(f"class labels of {name} that are no numbers have no place in JAX")
+        raise Untranslatable(f"class labels of {name} that are no numbers cannot be used in JAX")
     raise Untranslatable(f"{METHODS.get(word, 'predict')} of {name} has no translation")
 
 

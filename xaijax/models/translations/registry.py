@@ -80,7 +80,7 @@ _REGISTERED: dict[type, _Entry] = {}
 def translates(
     *names: str, mixed: bool = False, thresholds: bool = False
 ) -> Callable[[Translate], Translate]:
-    """Register the translation of scikit-learn classes of these names; for this library.
+    """Registers the translation of scikit-learn classes of these names; for this library.
 
     thresholds: the function takes columns with `maps`, since it asks of them x <= t only.
     """
@@ -98,10 +98,10 @@ def translates(
 def register_translation(
     estimator_type: type, override: bool = False, mixed: bool = False
 ) -> Callable[[Translate], Translate]:
-    """Register how a class of fitted estimators is written in JAX; a decorator.
+    """Registers how a class of fitted estimators is written in JAX; a decorator.
 
     `as_model` of an estimator of the class then runs in JAX, on the devices. It compares the
-    translation with the estimator on all rows that are explained. Where they differ, the estimator
+    translation with the estimator on all rows that are explained. If they differ, the estimator
     itself answers, or an error is raised with backend="jax". The translation is used for this very
     class, and not for classes that derive from it.
 

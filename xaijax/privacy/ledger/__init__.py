@@ -1,7 +1,7 @@
-"""What was spent of a privacy budget, in a file that is only ever appended to.
+"""The spent part of a privacy budget, in a file that is only appended to.
 
 Reading order:
 
     ledger    `Ledger`: charges before noise, answers before anyone sees them
-    book      what the file says: lines with digests
+    book      the content of the file: lines with digests
 """

@@ -1,11 +1,11 @@
-"""What a ledger's file says: lines of JSON, each with a digest of itself and of the line before it.
+"""The content of a ledger's file: lines of JSON, each with a digest of itself and the line before.
 
     {"kind": "ledger", "version": 1, "budget": "2.0", "salt": ...}         the first line
     {"kind": "charge", "query": ..., "epsilon": "0.5"}
     {"kind": "answer", "query": ..., "answer": {...}}
 
-A line counts when it ends in a newline. The digests have no key: they find what was altered by
-accident, and nobody who means to alter it.
+A line counts if it ends in a newline. The digests have no key: they detect accidental changes, but
+not deliberate ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERSION = 1
 
 @dataclass
 class Book:
-    """A ledger as read."""
+    """A ledger, as read."""
 
     budget: Fraction = Fraction(0)
     salt: str = ""
@@ -39,9 +39,9 @@ class Book:
     digests: dict[int, str] = field(default_factory=dict)  # of the line that ends at a byte
 
     def key(self, query: Mapping[str, Any] | None) -> str:
-        """Which question it is, keyed with the ledger's own secret: it tells nothing elsewhere.
+        """The identity of a question, keyed with the ledger's own secret: it is useless elsewhere.
 
-        None: a question that cannot be known again; the key is another one each time.
+        None: a question that cannot be recognised later; the key is a new one each time.
         """
         text = json.dumps(query, sort_keys=True, allow_nan=False)
         if query is None:
@@ -49,13 +49,15 @@ class Book:
         return hmac.new(bytes.fromhex(self.salt), text.encode(), hashlib.sha256).hexdigest()
 
     def add(self, record: Mapping[str, Any], digest: str, size: int) -> None:
-        """Count one line of `size` bytes; raises KeyError, TypeError, ValueError for others."""
+        """Counts one line of `size` bytes; raises KeyError, TypeError or ValueError for an invalid
+        one.
+        """
         kind = record["kind"]
         if (kind == "ledger") != (self.whole == 0):
             raise ValueError("the first line, and no other one, says what the file is")
         if kind == "ledger":
             self.budget, self.salt = Fraction(record["budget"]), record["salt"]
-            bytes.fromhex(self.salt)  # by which questions are keyed
+            bytes.fromhex(self.salt)  # the key for questions
         elif kind == "charge":
             self.spent += Fraction(record["epsilon"])
             self.unanswered.add(record["query"])
@@ -71,7 +73,7 @@ class Book:
 
 
 def first_line(budget: float) -> dict[str, Any]:
-    """The record that a new ledger begins with."""
+    """The first record of a new ledger."""
     salt = secrets.token_hex(32)
     return {"kind": "ledger", "version": VERSION, "budget": repr(budget), "salt": salt}
 
@@ -84,9 +86,9 @@ def written(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
 
 
 def read(content: bytes, path: Path) -> Book:
-    """The book that a file's bytes are; what follows the last newline is torn, and left out.
+    """The book from a file's bytes; an incomplete line after the last newline is left out.
 
-    Raises PrivacyError for what no ledger of this version wrote.
+    It raises PrivacyError for what no ledger of this version wrote.
     """
     lines = content.split(b"\n")[:-1]
     if not lines:
@@ -108,8 +110,8 @@ def read(content: bytes, path: Path) -> Book:
             KeyError,
             TypeError,
             AttributeError,
-            ArithmeticError,  # of fractions
-            RecursionError,  # of deep JSON
+            ArithmeticError,  # from fractions
+            RecursionError,  # from deep JSON
         ) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -134,5 +136,5 @@ def _digest(record: Mapping[str, Any], before: str) -> str:
 
 
 def exact(epsilon: float) -> Fraction:
-    """An epsilon as it is written, so that ten times 0.1 is 1; sums of fractions are exact."""
+    """An epsilon as the fraction that is written, so ten times 0.1 is 1; sums are exact."""
     return Fraction(repr(float(epsilon)))

@@ -1,16 +1,16 @@
-"""`Ledger`: what was spent of a privacy budget, in a file that is only ever appended to.
+"""`Ledger`: the spent part of a privacy budget, in a file that is only appended to.
 
-A charge is on the disk before the noise is drawn, the answer before anyone sees it. Whatever moment
-a process is killed at:
+A charge is on the disk before the noise is drawn, the answer before anyone sees it. A process may
+be killed at any moment:
 
-- before the charge is whole: nothing was drawn; the torn line is cut off by the next process;
-- between charge and answer: charged. The same query is charged once more when it is asked again:
-  that no answer left cannot be known from the file, since a file that lost its last line, which
-  somebody has seen, looks the same. Two answers then have two charges;
+- before the charge is complete: nothing was drawn; the next process cuts off the incomplete line;
+- between charge and answer: it is charged. If the same query is made again, it is charged once
+  more. The file cannot show that no answer was seen, since a file that lost its last line looks the
+  same. Two answers then have two charges;
 - after the answer: it is charged, and the same query gets the same numbers, free of charge.
 
-All of it happens under a lock of the file, so that processes wait for each other. Keep the file on
-a local disk, beside the data and as private as they are: it holds digests of the questions.
+All of this happens under a lock of the file, so processes wait for each other. Keep the file on a
+local disk, next to the data and as private as they are: it holds digests of the questions.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from xaijax.results.files.npz import as_path
 
 @public_class
 class Ledger:
-    """A privacy budget for one private data set, kept in a file.
+    """Keeps a privacy budget for one private data set in a file.
 
     Each release charges its epsilon. The sum of all charges is never above the budget; epsilons are
-    added exactly, as fractions of what is written (ten times 0.1 is 1). A charge is on the disk
-    before noise is drawn, and the answer before anyone sees it, so a process may be killed at any
-    moment. If a question was charged and its answer is not in the file, it is charged again. Other
-    processes wait while one uses the file.
+    added exactly, as decimal fractions (ten times 0.1 is 1). A charge is on the disk before noise
+    is drawn, and the answer before anyone sees it, so a process may be killed at any moment. If a
+    question was charged and its answer is not in the file, it is charged again. Other processes
+    wait while one uses the file.
 
     An identical question (question, data, model, epsilon, composition) gets the same numbers again,
-    free of charge, if its model can be known again: a JAX function, or a scikit-learn estimator.
+    free of charge, if its model can be recognised: a JAX function, or a scikit-learn estimator.
     With any other model it is charged again.
 
     Args:
-        path: of the file, text or `os.PathLike`. It is made where there is none, in a folder that
-            exists, readable and writable for its owner only. A file that others may read or write
-            is refused. The path is resolved once, so a change of the current folder does not
-            matter. Keep the file on a local disk.
+        path: the path of the file, text or `os.PathLike`. The file is created if there is none, in
+            an existing folder, readable and writable for its owner only. A file that others may
+            read or write is refused. The path is resolved once, so a change of the current folder
+            does not matter. Keep the file on a local disk.
         budget: float above 0. The largest sum of epsilons that may ever be released. It is set
             once: the same number is needed each time the file is opened.
 
     Raises:
-        InputError, InputTypeError: a budget that is not a finite number above 0, a path that is no
-            file, or whose folder does not exist.
-        PrivacyError: the file has another budget, is no ledger, was altered, or others may read or
-            write it. Also by later use: the file vanished, was replaced or lost lines.
+        InputError, InputTypeError: the budget is not a finite number above 0, the path is not a
+            file, or its folder does not exist.
+        PrivacyError: the file has another budget, is not a ledger, was altered, or others may read
+            or write it. Later uses also raise it if the file vanished, was replaced or lost lines.
 
     Example:
         >>> import tempfile
@@ -78,8 +78,8 @@ class Ledger:
 
         The second release is the same question, and free of charge.
 
-    A file that was set back to an older one before this object was made cannot be told from a sound
-    one. The file is as private as the data. Use one ledger for one data set.
+    A file that was restored to an older state before this object was made cannot be distinguished
+    from a valid one. The file is as private as the data. Use one ledger for one data set.
     """
 
     def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
@@ -107,7 +107,7 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The budget less what was charged so far."""
+        """The budget minus what was charged so far."""
         with self._file.opened() as (_, book):
             return float(exact(self._budget) - book.spent)
 
@@ -115,7 +115,7 @@ class Ledger:
         return f"Ledger({str(self.path)!r}, budget={self.budget:g}, spent={self.spent:g})"
 
     def _known(self, query: Mapping[str, Any] | None, epsilon: float) -> dict[str, Any] | None:
-        """The answer that this query got; None: it has to be drawn, and the budget pays for it."""
+        """The answer that this query got; None: it must be drawn, and the budget suffices."""
         with self._file.opened() as (_, book):
             key = book.key(query)
             if key in book.answers:
@@ -130,10 +130,10 @@ class Ledger:
         draw: Callable[[], dict[str, Any]],
         may: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Charge, then draw, then keep the answer; or the answer that there is.
+        """Charges, then draws, then keeps the answer; or returns the answer that exists.
 
-        query: None for one that cannot be known again. may: asked before the charge, it raises what
-        makes a draw impossible.
+        query: None for one that cannot be recognised later. may: called before the charge, it
+            raises if a draw is impossible.
         """
         with self._file.opened() as (file, book):
             key = book.key(query)
@@ -173,7 +173,7 @@ class Ledger:
 
 
 def _apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers in the fewest digits, six or more, that tell them apart."""
+    """Two numbers in the fewest digits, six or more, in which they differ."""
     for digits in range(6, 17):
         texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
         if texts[0] != texts[1]:
@@ -181,15 +181,17 @@ def _apart(one: float, other: float) -> tuple[str, str]:
     return repr(float(one)), repr(float(other))
 
 
-# Whoever has opened it before knows the file (device and inode), how long it was and the digest of
-# the last line; a file that is another one, shorter, or other up to there is refused.
+# After the first opening the file is known by device and inode, its length and the digest of the
+# last line; another file, a shorter one, or one that differs up to there is refused.
 
 
 class LedgerFile:
     """One file, from its first opening on."""
 
     def __init__(self, path: Path, first: Mapping[str, Any]) -> None:
-        """first: the line of a new one. The path is resolved once: folders may change later."""
+        """first: the first line of a new file. The path is resolved once, since folders may change
+        later.
+        """
         self.path = Path(os.path.realpath(path))
         self._file: tuple[int, int] | None = None
         self._whole, self._last = 0, ""
@@ -202,7 +204,7 @@ class LedgerFile:
 
     @contextmanager
     def opened(self) -> Iterator[tuple[int, Book]]:
-        """(the file, what it says) while no other process or thread has it."""
+        """Yields (the file, its content) while no other process or thread has it."""
         try:
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | BINARY)
         except FileNotFoundError:
@@ -218,7 +220,9 @@ class LedgerFile:
             os.close(file)
 
     def append(self, file: int, book: Book, record: Mapping[str, Any]) -> None:
-        """Write one line and wait until it is on the disk; a torn line before it is cut off."""
+        """Writes one line and waits until it is on the disk; cuts off an incomplete line before
+        it.
+        """
         line, digest = books.written(record, book.last)
         if os.fstat(file).st_size > book.whole:
             os.ftruncate(file, book.whole)
@@ -257,7 +261,7 @@ class LedgerFile:
 
 
 def _create(path: Path, line: bytes) -> None:
-    """Make the file with its first line in it, at once; one that is there meanwhile stays."""
+    """Creates the file with its first line in it atomically; one that exists by now stays."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
     try:

@@ -2,7 +2,7 @@
 
 Reading order:
 
-    npz             one .npz file, written whole or not at all
-    rules_json      rules as JSON text, and back, with every field looked at
-    untrusted_zip   a file from anyone, looked at before anything of it is read
+    npz             one .npz file, written completely or not at all
+    rules_json      rules as JSON text, and back, with every field checked
+    untrusted_zip   a file from anyone, checked before anything of it is read
 """

@@ -37,7 +37,7 @@ KEEPS_OPEN = sys.platform != "win32"  # whether an open file can be renamed
 
 
 def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str = FORMAT) -> None:
-    """Write the fields of an Explanation, or of what `format` names; see `Explanation.save`."""
+    """Writes the fields of an Explanation, or of the result that `format` names."""
     members: Members = {}
     content = {name: encode(value, name, members) for name, value in fields.items()}
     meta = {"format": format, "schema": SCHEMA, "fields": content}
@@ -60,7 +60,7 @@ def read(
     makers: Mapping[str, Callable[[dict[str, Any]], Made]],
     max_bytes: int | None = None,
 ) -> Made:
-    """What `makers[format]` makes of the fields that `write` was given; see `xaijax.load`."""
+    """The result that `makers[format]` makes of the fields passed to `write`; see `xaijax.load`."""
     source = file_to_read(path)
     with source.open("rb") as file, one_error(f"path: {source}"):
         if not zipfile.is_zipfile(file):
@@ -76,11 +76,11 @@ def read(
 
 
 def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """`path` as a Path; name: of the argument, for messages.
+    """`path` as a Path; name: that of the argument, for messages.
 
     Raises:
         InputError: no file can have this name.
-        InputTypeError: it is none.
+        InputTypeError: it is not a path.
     """
     given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(given, str):
@@ -96,7 +96,7 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
             f"{name}: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
             "file names cannot have. Give another name."
         ) from None
-    except OSError as error:  # nothing there, or no way to look: who opens it says so
+    except OSError as error:  # nothing there, or not readable: opening it reports that
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
                 f"{name}: {given[:60]!r}... has {len(given):,} characters, more than this system "
@@ -106,10 +106,10 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
 
 
 def file_to_read(path: str | os.PathLike[str]) -> Path:
-    """`path` as a Path, of a file or of nothing: a pipe may wait for ever, a device may not end.
+    """`path` as a Path of a file, or of nothing: a pipe may wait for ever, a device may not end.
 
     Raises:
-        InputError, InputTypeError: as of `as_path`, or it is something else than a file.
+        InputError, InputTypeError: as for `as_path`, or it is not a regular file.
     """
     source = as_path(path)
     if source.is_dir():
@@ -123,11 +123,11 @@ def file_to_read(path: str | os.PathLike[str]) -> Path:
 
 
 def file_to_write(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """`path` as a Path, of a file that can be made; name: of the argument, for messages.
+    """`path` as a Path of a file that can be made; name: that of the argument, for messages.
 
     Raises:
-        InputError, InputTypeError: what `as_path` raises; a folder that does not exist; a path that
-            is a folder.
+        InputError, InputTypeError: as for `as_path`; the folder does not exist; or the path is a
+            folder.
     """
     target = as_path(path, name)
     if not target.parent.is_dir():
@@ -140,10 +140,10 @@ def file_to_write(path: str | os.PathLike[str], name: str = "path") -> Path:
 def write_atomically(
     path: str | os.PathLike[str], write_content: Callable[[BinaryIO], object]
 ) -> Path:
-    """Write under a temporary name beside `path`, then rename; returns the path.
+    """Writes under a temporary name next to `path`, then renames it; returns the path.
 
-    Whoever reads meanwhile sees the old file or the new one, never half of one. What killed writers
-    of the same path left is removed. The new file has mode 0600: it may hold rows.
+    Readers meanwhile see the old file or the new one, never an incomplete one. Files left by killed
+    writers of the same path are removed. The new file has mode 0600, since it may hold rows.
 
     Raises:
         InputError: the folder of `path` does not exist, or `path` is a folder.
@@ -157,7 +157,7 @@ def write_atomically(
             file.flush()
             os.fsync(file.fileno())
             failpoint("after-temporary")
-            if KEEPS_OPEN:  # renamed under its lock, so that nobody takes it for stale
+            if KEEPS_OPEN:  # renamed under its lock, so that nobody considers it stale
                 os.replace(temporary, target)
         if not KEEPS_OPEN:
             os.replace(temporary, target)
@@ -170,7 +170,7 @@ def write_atomically(
 
 
 def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """Opens a file of a new name beside the target, locked as long as its writer lives."""
+    """Opens a file with a new name next to the target, locked as long as its writer is alive."""
     while True:
         temporary = target.with_name(f".{_stem(target)}.{uuid.uuid4().hex}.tmp")
         file: BinaryIO = open(temporary, "xb", opener=owner_only)
@@ -178,16 +178,18 @@ def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
             lock(file.fileno())
         if _still_there(temporary, file):
             return temporary, file
-        file.close()  # taken for stale between the two lines above
+        file.close()  # removed as stale between the two lines above
 
 
 def _remove_stale(target: Path) -> None:
-    """Removes temporary files of this target whose writers have ended, in whatever process or
-    container they ran; where files cannot be locked, nothing is removed.
+    """Removes temporary files of this target whose writers have ended.
+
+    The writers may have run in any process or container. If files cannot be locked, nothing is
+    removed.
     """
     name = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{32}}\.tmp")
     for path in [one for one in target.parent.iterdir() if name.fullmatch(one.name)]:
-        with contextlib.suppress(OSError):  # gone, held, not ours, or no locks here: it stays
+        with contextlib.suppress(OSError):  # gone, locked, not ours, or no locks here: it stays
             if not KEEPS_OPEN:
                 path.unlink()  # refused while a writer has it open
             elif not path.is_symlink():
@@ -198,7 +200,7 @@ def _remove_stale(target: Path) -> None:
 
 
 def _stem(target: Path) -> str:
-    """As much of its name as leaves room for the rest: a name has 255 bytes at most."""
+    """The start of its name that leaves room for the rest: a name has at most 255 bytes."""
     return os.fsdecode(os.fsencode(target.name)[:200])
 
 
@@ -209,7 +211,7 @@ def _still_there(path: Path, file: BinaryIO) -> bool:
 
 
 def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], object]) -> None:
-    # A ZipInfo made by hand has a fixed date: equal explanations make equal files.
+    # A ZipInfo made by hand has a fixed date, so equal explanations make equal files.
     with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as out:
         write_content(out)
 
@@ -239,8 +241,7 @@ def _read_zip(
 
 # JSON keeps None, bool, int, finite floats, str, lists and dicts with plain keys as they are.
 # Anything else is a dict with one marked key: "$array" and "$objects" name a member of the file,
-# the others stand on their own. Dates, times and durations of Python are ISO texts after their
-# type's name.
+# the others need none. Dates, times and durations of Python are ISO texts after their type's name.
 
 _TIMES: tuple[Any, ...] = (dt.date, dt.time, dt.datetime, dt.timedelta)
 Members = dict[str, np.ndarray | str]  # arrays, and JSON texts (named *.json)
@@ -250,7 +251,7 @@ def encode(value: Any, where: str, members: Members) -> Any:
     """The JSON form of `value`; arrays are put into `members` under names made of `where`.
 
     Raises:
-        InputError: a type that has no exact form, named with its place.
+        InputError: a type cannot be stored exactly; the message names it and its position.
     """
     if isinstance(value, np.ndarray):
         return _encode_array(value, where, members)
@@ -284,7 +285,7 @@ def encode(value: Any, where: str, members: Members) -> Any:
 
 
 def decode(value: Any, member: Callable[[str], Any]) -> Any:
-    """What `encode` was given; `member(name)` reads one member of the file."""
+    """The value that `encode` was given; `member(name)` reads one member of the file."""
     if isinstance(value, list):
         return [decode(item, member) for item in value]
     if not isinstance(value, dict):
@@ -346,7 +347,7 @@ def _encode_array(array: np.ndarray, where: str, members: Members) -> Any:
             "use a plain dtype, object for texts."
         )
     if _is_extended(array.dtype):
-        # The .npy format knows bfloat16 and its relatives only as nameless bytes.
+        # The .npy format stores bfloat16 and its relatives only as nameless bytes.
         plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         members[name] = plain
         return {"$array": name, "dtype": array.dtype.name, "shape": list(array.shape)}
@@ -376,7 +377,7 @@ def _decode_scalar(name: str, digits: str) -> np.generic:
 
 
 def _encode_time(value: Any, where: str) -> list[Any]:
-    """[word, ISO text, which of two equal readings of a clock, offset or name of the zone]."""
+    """[word, ISO text, fold (which of two equal clock readings), offset or name of the zone]."""
     word = type(value).__name__
     if isinstance(value, dt.timedelta):
         return [word, f"{value.days} {value.seconds} {value.microseconds}", 0, None]
@@ -419,7 +420,7 @@ def _is_extended(dtype: np.dtype) -> bool:
 
 
 def _dtype(name: str) -> np.dtype:
-    require("ml_dtypes", "ml_dtypes")  # it makes the name "bfloat16" known; jax brings it
+    require("ml_dtypes", "ml_dtypes")  # it registers the name "bfloat16"; jax depends on it
     if not isinstance(name, str):
         raise TypeError(f"{name!r:.60} is no name of a dtype")
     return np.dtype(name)

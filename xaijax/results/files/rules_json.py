@@ -1,4 +1,4 @@
-"""Rules as JSON text, and back: every field of a text from anyone is looked at when it is read.
+"""Rules as JSON text, and back: every field of a text from anyone is checked when it is read.
 
 Letters: F columns.
 """
@@ -22,10 +22,10 @@ from xaijax.tables.rows import labels_of_levels
 FORMAT = "xaijax.Rules"
 SCHEMA = 1
 TOP = ("format", "schema", "feature_names", "stats", "provenance", "rules")
-NOT_FINITE = ("nan", "inf", "-inf")  # which JSON has no numbers for: {"float": "nan"}
+NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no numbers for them: {"float": "nan"}
 OPEN = ({"float": "-inf"}, {"float": "inf"})  # ends of a predicate
-ROUNDING = 1e-9  # by which a share that was summed up may leave [0, 1]
-DEEPEST = 50  # lists in lists, of a provenance
+ROUNDING = 1e-9  # by which a summed share may leave [0, 1]
+DEEPEST = 50  # nested lists in a provenance
 
 TIMES = ("datetime64[ns]", "timedelta64[ns]")
 LABELS = ("int64", "float64", "bool", "object", "str", *TIMES)  # dtypes of labels
@@ -40,7 +40,7 @@ def written(
     provenance: Mapping[str, Any],
     index: Any = None,
 ) -> str:
-    """The JSON text of rules, each as `Rule.as_dict` has it; index: of the instances."""
+    """The JSON text of rules, each as in `Rule.as_dict`; index: that of the instances."""
     told = {
         k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
         for k, v in stats.items()
@@ -95,7 +95,7 @@ def _index(stored: Any, N: int) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON."""
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
@@ -104,21 +104,21 @@ def plain(value: Any) -> Any:
 
 
 def plain_predicate(predicate: Predicate) -> list[Any]:
-    """A predicate as JSON has it: [column, low, high] or [column, [categories]]."""
+    """A predicate as JSON: [column, low, high] or [column, [categories]]."""
     if len(predicate) == 3:
         return [int(predicate[0]), plain(float(predicate[1])), plain(float(predicate[2]))]
     return [int(predicate[0]), [plain(v) for v in predicate[1]]]
 
 
 def read(text: str | bytes, source: Path | None = None) -> Content:
-    """What `written` was given: names, the fields of each rule but its names, stats, provenance.
+    """The input of `written`: names, the fields of each rule but its names, stats, provenance.
 
     Args:
-        text: of anyone; bytes are UTF-8.
+        text: from anyone; bytes are UTF-8.
         source: the file it comes from, for messages; None: it was given as text.
 
     Raises:
-        InputError: it is no such text; the message names the file and the field.
+        InputError: it is not such a text; the message names the file and the field.
     """
     what, who = ("text", "this") if source is None else ("path", source)
     kind = "text of Rules.to_json" if source is None else "file of Rules.save"
@@ -142,7 +142,7 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
         return tuple(names), rules, told, provenance, index
     except InputError:
         raise
-    except Exception as error:  # anything can come of a text that anyone may have made
+    except Exception as error:  # a text from anyone may raise anything
         said = str(error)[:300].rstrip(".")
         said = said if isinstance(error, Unfit) else f"{type(error).__name__}: {said}"
         raise InputError(f"{what}: {who} is no {kind}: {said}. Save the rules anew.") from None
@@ -152,7 +152,7 @@ def _decoded(text: str | bytes) -> str:
     if isinstance(text, str):
         return text
     if text[:2] == b"PK":
-        raise Unfit("it is a zip file, as of Explanation.save, which xaijax.load reads")
+        raise Unfit("it is a zip file, as Explanation.save writes; xaijax.load reads it")
     return text.decode("utf-8")
 
 
@@ -189,12 +189,12 @@ def _flag(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    """A whole number from 0, as arrays and tables hold it."""
+    """Whether it is a whole number from 0, as arrays and tables hold it."""
     return type(value) is int and 0 <= value < 1 << 63
 
 
 def _number(value: Any) -> bool:
-    """A number that is a finite float, or would be one."""
+    """Whether it is a number that is a finite float, or would be one."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
@@ -227,11 +227,11 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "note": (_text, TEXT),
     "single": (_flag, "true or false"),
 }
-OPTIONAL = ("std_error", "target", "tolerance", "note", "single")  # as of `Rule`
+OPTIONAL = ("std_error", "target", "tolerance", "note", "single")  # as for `Rule`
 
 
 def _rule(stored: Any, where: str, F: int) -> dict[str, Any]:
-    """The fields of a rule, checked; F: columns, 0 where they have no names."""
+    """The fields of a rule, checked; F: columns, 0 if they have no names."""
     _need(isinstance(stored, dict), where, stored, "an object")
     _same_fields(stored, tuple(FIELDS), OPTIONAL, where)
     for name, value in stored.items():
@@ -268,7 +268,7 @@ def _predicate(stored: Any, where: str, F: int) -> Predicate:
 
 
 def _value(stored: Any, where: str) -> Any:
-    """What `plain` was given."""
+    """The value that `plain` was given."""
     if isinstance(stored, dict):
         name = stored.get("float")
         fits = len(stored) == 1 and isinstance(name, str) and name in NOT_FINITE
@@ -287,7 +287,7 @@ def _fact(stored: Any, key: str) -> Any:
 
 
 def _refuse_unwritable(value: Any, where: str, depth: int = 0) -> None:
-    """Raise Unfit for what could not be written again."""
+    """Raises Unfit for what could not be written again."""
     if depth > DEEPEST:
         raise Unfit(f"{where} has more than {DEEPEST} levels")
     if isinstance(value, dict | list):

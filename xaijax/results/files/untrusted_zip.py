@@ -1,9 +1,9 @@
-"""A zip file of arrays and texts from anyone: looked at before anything of it is read.
+"""A zip file of arrays and texts from anyone, checked before anything of it is read.
 
-Files of ours are not compressed, so their members take as many bytes as they say, and all of them
-together no more than the file has. What claims more is refused, with the shape of an array that
-claims more than its member holds, and a member that is asked for twice. So what is held in memory
-is bounded by the size of the file, or by what the caller allows.
+Our files are not compressed, so their members take as many bytes as they claim, and all of them
+together no more than the file has. A member that claims more is refused, as are an array whose
+shape claims more than its member holds and a member that is read twice. The memory is thus bounded
+by the size of the file, or by what the caller allows.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ import numpy as np
 
 from xaijax.core.errors import InputError, XaiError
 
-NAME = re.compile(r"[A-Za-z0-9_.]+")  # of a member: no folder, no way up
+NAME = re.compile(r"[A-Za-z0-9_.]+")  # of a member: no folder, no parent
 ENCRYPTED = 0x1
 LONGEST_HEADER = (
     1 << 16
-)  # characters of an array's header, as of structured dtypes with many fields
+)  # characters of an array's header, enough for structured dtypes with many fields
 
 
 class Unfit(ValueError):
-    """What a file holds is not what a file of ours holds."""
+    """The content of a file is not that of one of our files."""
 
 
 @contextmanager
 def one_error(where: str) -> Iterator[None]:
-    """Whatever the content of a file makes go wrong, as one InputError; where: "path: name".
+    """Turns all errors from a file's content into one InputError; where: "path: name".
 
-    A library that is not installed stays an ImportError, and an InputError of the caller itself.
+    An ImportError for a library that is not installed stays, and so does the caller's own
+    InputError.
     """
     try:
         yield
     except (InputError, ImportError):
         raise
-    except Exception as error:  # anything can come of bytes that anyone may have made
+    except Exception as error:  # bytes from anyone may raise anything
         said = str(error)[:300]
         raise InputError(
             f"{where} is damaged, or was made by something else: {type(error).__name__}"
@@ -52,12 +53,12 @@ def one_error(where: str) -> Iterator[None]:
 
 
 class Members:
-    """The members of an archive, each of which can be read once."""
+    """The members of an archive; each can be read once."""
 
     def __init__(self, file: BinaryIO, max_bytes: int | None) -> None:
-        """max_bytes: that all members may take together; None: as many as the file has.
+        """max_bytes: the limit for all members together; None: the size of the file.
 
-        Raises InputError where they say more, and what `zipfile` raises.
+        It raises InputError if they claim more, and the errors of `zipfile`.
         """
         size = file.seek(0, 2)
         allowed = size if max_bytes is None else max_bytes
@@ -82,11 +83,11 @@ class Members:
 
     @property
     def names(self) -> list[str]:
-        """Of the members that are not read yet."""
+        """Names of the members that are not read yet."""
         return list(self._left)
 
     def read(self, name: str) -> bytes:
-        """The bytes of one member, checked by their sum; a second time it is not there."""
+        """The bytes of one member, verified by their checksum; it can be read only once."""
         info = self._left.pop(name, None) if isinstance(name, str) else None
         if info is None:
             raise Unfit(f"there is no member {name!r:.60}, or it is used twice")
@@ -96,7 +97,7 @@ class Members:
         return content
 
     def array(self, name: str) -> np.ndarray:
-        """An array of a .npy member; Unfit where its header says another size, or objects."""
+        """An array of a .npy member; raises Unfit if its header claims another size, or objects."""
         content = io.BytesIO(self.read(name))
         version = np.lib.format.read_magic(content)
         if version not in ((1, 0), (2, 0), (3, 0)):
@@ -118,12 +119,12 @@ class Members:
 
 
 def refused(source: Path, error: XaiError) -> InputError:
-    """The error for a file whose content an object of ours refuses."""
+    """The error for a file whose content one of our objects refuses."""
     return InputError(f"path: {source} is damaged, or was made by something else: {error}")
 
 
 def schema_of(meta: Any, newest: int, source: Path | str, what: str) -> None:
-    """Refuse a schema that is no whole number from 1 to the newest.
+    """Raises for a schema that is not a whole number from 1 to the newest.
 
     Raises:
         InputError: it is not.

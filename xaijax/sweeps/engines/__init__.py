@@ -1,11 +1,11 @@
-"""Runs the parts of a sweep in this process, or by whatever is a `concurrent.futures.Executor`.
+"""Runs the parts of a sweep in this process, or by a `concurrent.futures.Executor` or the like.
 
 Reading order:
 
     choose      which engine `executor=` names; the engine in this process; shards, SLURM arrays
     processes   spawned local processes, one part at a time each
-    futures     `Futures`: anything that submits and gives futures, as concurrent.futures does
-    worker      what runs in a spawned process
+    futures     `Futures`: anything that submits and returns futures, as concurrent.futures does
+    worker      the code that runs in a spawned process
     attempt     one try of a part, on workers of any kind
 """
 

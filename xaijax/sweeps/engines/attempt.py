@@ -1,7 +1,7 @@
-"""One try of a part, on any worker: it tells that it begins, and what it raises can travel.
+"""One try of a part, on any worker: it marks its beginning, and its errors can be pickled.
 
-A part has begun when its mark is there, an empty file of the run directory, which all workers see:
-few engines tell a part that runs from one that waits.
+A part has begun when its mark is there, an empty file of the run directory, which all workers see.
+Few engines distinguish a part that runs from one that waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.task import Receipt, Task, run
 
 Outcome = tuple[int, Receipt | BaseException]  # of a part
-WRITING = "of_writing"  # an attribute of errors raised while a part was written; it travels along
+WRITING = "of_writing"  # attribute of errors raised while writing a part; pickled with them
 
 
 class Lost(XaiError, RuntimeError):
@@ -26,11 +26,11 @@ class Lost(XaiError, RuntimeError):
 
     def __init__(self, text: str, deaths: int = 1) -> None:
         super().__init__(text)
-        self.deaths = deaths  # that the engine itself has seen of it
+        self.deaths = deaths  # deaths that the engine itself has seen
 
 
 def attempt(mark: str, task: Task) -> Receipt:
-    """`run`; mark: the file that is there while it runs. Raises what can be pickled and opened."""
+    """Calls `run`; mark: the file that is there meanwhile. It raises errors that can be pickled."""
     try:
         try:
             _begin(Path(mark))
@@ -62,7 +62,7 @@ def _begin(mark: Path) -> None:
 
 
 def _while_writing(error: OSError) -> bool:
-    """Whether it comes from the file of the part: the model may raise the same."""
+    """Whether the error comes from the file of the part: the model may raise the same error."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code is RunDirectory.write.__code__ for frame, _ in frames)
 
@@ -73,15 +73,15 @@ def is_of_writing(error: BaseException) -> bool:
 
 
 def sendable(error: Exception) -> Exception:
-    """The error, or a RuntimeError of its type, text and notes where pickle does not bring it back.
+    """The error, or a RuntimeError with its type, text and notes if it cannot be unpickled.
 
-    An exception whose class takes other arguments than its text is pickled, but not opened: that
-    breaks pools, and leaves a driver without an answer.
+    An exception whose class takes other arguments than its text can be pickled, but not unpickled:
+    this breaks pools, and leaves a driver without an answer.
     """
     try:
         if type(pickle.loads(pickle.dumps(error, protocol=5))) is type(error):
             return error
-    except Exception:  # whatever it is, what was raised is told below
+    except Exception:  # whatever it is, the error is reported below
         pass
     told = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
     for note in getattr(error, "__notes__", ()):
@@ -90,7 +90,7 @@ def sendable(error: Exception) -> Exception:
 
 
 def text_of(error: BaseException) -> str:
-    """Its text, where it has one."""
+    """The text of the error, if it has one."""
     try:
         return str(error)
     except Exception as other:
@@ -101,14 +101,14 @@ class Mark:
     """The driver's view of a mark: since when the part runs, by this machine's clock."""
 
     def __init__(self, task: Task, number: int) -> None:
-        # A dot: no part, and no file of somebody else in the directory.
+        # A dot: neither a part, nor another user's file in the directory.
         self.path = Path(task.out) / f".begun-{task.part:06d}-{number}"
         self._seen: int | None = None
         self._since: float | None = None
-        self.forget()  # that of a driver that was killed
+        self.forget()  # one left by a driver that was killed
 
     def seconds(self) -> float | None:
-        """How long it runs, since it last began; None: it has not begun."""
+        """Seconds for which the part has run since it last began; None: it has not begun."""
         try:
             seen = os.stat(self.path).st_mtime_ns
         except FileNotFoundError:
@@ -119,13 +119,13 @@ class Mark:
 
     @property
     def begun(self) -> bool:
-        """Whether it had, when `seconds` was last asked."""
+        """Whether it had begun when `seconds` was last called."""
         return self._since is not None
 
     def stopped(self) -> None:
-        """Its process was ended, and its engine will run it again."""
+        """Records that its process was ended, and that its engine will run it again."""
         self._since = None
 
     def forget(self) -> None:
-        """Remove the file, which a process that was killed leaves."""
+        """Removes the file, which a process that was killed leaves behind."""
         self.path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from xaijax.sweeps.task import OpenedTask, Receipt, Task, run
 
 
 def shard_of(executor: Any) -> tuple[Shard, Any]:
-    """(the parts that are this driver's own, what runs them); refuses what is no executor."""
+    """(this driver's own parts, what runs them); raises if it is not an executor."""
     if isinstance(executor, Shard):
         return executor, shard_of(executor.executor)[1]
     if isinstance(executor, numbers.Integral):  # NumPy's too; whole_number refuses bool
@@ -58,12 +58,12 @@ def _engine(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
 
 @public
 def ray(num_cpus: float = 1, num_gpus: float = 0) -> Ray:
-    """Ray tasks as the `executor=` of `xaijax.sweep`. Needs Ray, of the extra [scale].
+    """Returns Ray tasks as the `executor=` of `xaijax.sweep`. It needs Ray, from the extra [scale].
 
-    It uses the cluster that `ray.init` connected to, else it starts a local one.
+    It uses the cluster that `ray.init` connected to, or starts a local one.
 
     Args:
-        num_cpus, num_gpus: what one part takes of the cluster's resources.
+        num_cpus, num_gpus: resources of the cluster that one part takes.
 
     Returns:
         An executor.
@@ -78,36 +78,36 @@ def ray(num_cpus: float = 1, num_gpus: float = 0) -> Ray:
 
 @public
 def slurm(executor: Any = None) -> Shard:
-    """This job's share of a SLURM array, as the `executor=` of `xaijax.sweep`.
+    """Returns this job's share of a SLURM array, as the `executor=` of `xaijax.sweep`.
 
-    Each job of `sbatch --array=0-9` runs the same script, and answers every tenth part into one
-    directory, which all of them see.
+    Each job of `sbatch --array=0-9` runs the same script, and computes every tenth part into one
+    directory that all jobs see.
 
     Args:
-        executor: what runs this job's own parts, as of `xaijax.sweep`. None: this process.
+        executor: runs this job's own parts, as for `xaijax.sweep`. None: this process.
 
     Returns:
         An executor.
 
     Raises:
-        InputError: SLURM's variables are not there.
+        InputError: SLURM's variables are not set.
     """
     return of_slurm(executor=executor)
 
 
 @public
 def shard(k: int, n: int, executor: Any = None) -> Shard:
-    """Share k (from 0) of n drivers of one directory, as the `executor=` of `xaijax.sweep`.
+    """Returns share k (from 0) of n drivers of one directory, as the `executor=` of `xaijax.sweep`.
 
     Args:
-        k, n: ints. Part p is answered by the driver with k = p modulo n.
-        executor: what runs this driver's own parts, as of `xaijax.sweep`. None: this process.
+        k, n: ints. The driver with k = p modulo n computes part p.
+        executor: runs this driver's own parts, as for `xaijax.sweep`. None: this process.
 
     Returns:
         An executor.
 
     Raises:
-        InputError, InputTypeError: k is not below n, or no whole number.
+        InputError, InputTypeError: k is not below n, or not a whole number.
 
     Example:
         >>> import xaijax as xj
@@ -121,9 +121,9 @@ def shard(k: int, n: int, executor: Any = None) -> Shard:
 
 
 class Here:
-    """Does what `Futures` does, in this process, and raises what a part raises.
+    """An engine like `Futures` in this process; it raises what a part raises.
 
-    opened: the person's own explainer, asked until it changes.
+    opened: the user's own explainer, used until it changes.
     """
 
     at_once = 1
@@ -133,11 +133,11 @@ class Here:
         self._waiting: list[Task] = []
 
     def submit(self, task: Task) -> None:
-        """Keep it until it is asked for."""
+        """Keeps the task until it is requested."""
         self._waiting.append(task)
 
     def finished(self, seconds: float | None) -> list[Outcome]:
-        """Run the part that waits; raises what it raises, TimeoutError where it takes too long."""
+        """Runs the waiting part; raises what it raises, and TimeoutError if it takes too long."""
         task = self._waiting.pop()
         if self._opened.changed:
             self._opened = self._opened.anew()
@@ -146,7 +146,7 @@ class Here:
         return [(task.part, self._within(task, self._opened, self._timeout))]
 
     def _within(self, task: Task, opened: OpenedTask, seconds: float) -> Receipt:
-        """Runs a part in a thread of its own, which is left behind if it takes too long."""
+        """Runs a part in a separate thread, which is left behind if it takes too long."""
         found: list[Any] = []
 
         def work() -> None:
@@ -161,19 +161,19 @@ class Here:
         if not found:
             raise TimeoutError(
                 f"{task.where()}, took more than timeout={seconds:g} seconds. The parts before are "
-                "kept; its thread cannot be ended and is left behind. With executor=1 a process of "
-                "its own runs the parts, and is ended."
+                "kept; its thread cannot be ended and is left behind. With executor=1 a separate "
+                "process runs the parts, and is ended."
             )
         if isinstance(found[0], BaseException):
             raise found[0]
         return found[0]
 
     def cancel(self, part: int, seconds: float) -> bool:
-        """Nothing runs while this is asked."""
+        """Returns False: nothing runs while this is called."""
         return False
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: nothing was started."""
 
 
 Engine = Here | Futures
@@ -181,11 +181,11 @@ Engine = Here | Futures
 
 @dataclass(frozen=True)
 class Shard:
-    """Part n belongs to shard k of n where n modulo the number of shards is k."""
+    """One of several drivers: a part belongs to shard k if its number modulo the shards is k."""
 
     number: int = 0
     of: int = 1
-    executor: Any = None  # what runs this driver's own parts
+    executor: Any = None  # runs this driver's own parts
 
     @property
     def name(self) -> str:
@@ -193,14 +193,14 @@ class Shard:
         return f"-{self.number}-of-{self.of}" if self.of > 1 else ""
 
     def has(self, part: int) -> bool:
-        """Whether it answers the part."""
+        """Whether this shard computes the part."""
         return part % self.of == self.number
 
 
 def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) -> Shard:
-    """The shard that the variables of a SLURM array job name.
+    """The shard given by the variables of a SLURM array job.
 
-    Raises InputError outside of one, and for an array with gaps.
+    It raises InputError outside of such a job, and for an array with gaps.
     """
     try:
         first = int(environment["SLURM_ARRAY_TASK_MIN"])
@@ -208,7 +208,7 @@ def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) 
         own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"engines.slurm() is for a job of a SLURM array (sbatch --array=0-9), whose variables "
+            f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9), whose variables "
             f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT say which parts are its own: {error!r}. "
             "Elsewhere say engines.shard(k, n)."
         ) from None

@@ -21,14 +21,14 @@ from xaijax.sweeps.engines.attempt import Lost, Mark, Outcome, attempt
 from xaijax.sweeps.engines.worker import in_pool, in_threads
 from xaijax.sweeps.task import Task
 
-RESTART = 60.0  # seconds that a worker of Dask may take for it
+RESTART = 60.0  # seconds that a worker of Dask may take to restart
 WAY_OUT = (
     "What is done is kept; the same call with a new executor goes on. executor=2 starts processes "
     "that are ended when a part takes too long."
 )
-COUNTED = 1.0  # seconds between two counts of the workers of Dask, each a question to its scheduler
-POLLED = 0.5  # seconds between two looks at a future that calls nobody back
-# What engines raise where the worker of a task died, by name: (deaths that it stands for).
+COUNTED = 1.0  # seconds between two counts of the workers of Dask, each a query to its scheduler
+POLLED = 0.5  # seconds between two checks of a future without callbacks
+# Errors of engines when the worker of a task died, by name: the number of deaths they mean.
 DEATHS = {
     "KilledWorker": 2,  # Dask has tried it on several workers itself
     "WorkerCrashedError": 1,  # Ray
@@ -40,7 +40,7 @@ DEATHS = {
 
 @dataclass
 class _Given:
-    """A part that is out."""
+    """A part that was submitted."""
 
     task: Task
     future: Any
@@ -56,7 +56,7 @@ class _Given:
 class Futures:
     """Workers that run tasks, behind `submit(function, *arguments) -> future`.
 
-    To add workers: give their `submit` to this class, override `_end` where tasks that run can be
+    To add workers, give their `submit` to this class, override `_end` if running tasks can be
     ended, and name it in `choose.py`. Nothing of the explainer is put into the executor's own
     store, which may be lost with a worker: each task carries its recipe.
     """
@@ -64,31 +64,33 @@ class Futures:
     deaths: ClassVar[Mapping[str, int]] = DEATHS
 
     def __init__(self, submit: Callable[..., Any], slots: int, ahead: int = 0) -> None:
-        """slots: parts that run side by side; ahead: that wait for each of these."""
+        """slots: parts that run in parallel; ahead: waiting parts for each of these."""
         self._submit, self._slots, self._ahead = submit, slots, ahead
         self._came: queue.Queue[tuple[int, Any]] = queue.Queue()
         self._out: dict[int, _Given] = {}
         self._tries: Counter[int] = Counter()
-        self._hung: list[_Given] = []  # given up, but nobody could end them: each holds a slot
+        self._hung: list[_Given] = []  # given up, but they could not be ended: each holds a slot
         self._moved = time.monotonic()  # when a part last began or came back
 
     @property
     def at_once(self) -> int:
-        """Parts that are given out before the first comes back: as many as slots are left, and some
-        ahead of each; at least 1, which `submit` refuses.
+        """Parts that are submitted before the first comes back: the slots left, with some ahead of
+        each.
+
+        The number is at least 1; `submit` raises if no slot is left.
         """
         return max(1, self._left * (1 + self._ahead))
 
     @property
     def _left(self) -> int:
-        # One that comes back after all gives its slot back.
+        # A part that does come back frees its slot.
         self._hung = [one for one in self._hung if one.hangs]
         return self._slots - len(self._hung)
 
     def submit(self, task: Task) -> None:
-        """Give a part out; at most `at_once` are out.
+        """Submits a part; at most `at_once` are submitted at a time.
 
-        Raises SweepIncompleteError where the executor has ended, or hangs.
+        It raises SweepIncompleteError if the executor has ended, or hangs.
         """
         if self._left <= 0:
             raise SweepIncompleteError(
@@ -111,7 +113,7 @@ class Futures:
             future.add_done_callback(lambda done: self._came.put((task.part, done)))
 
     def finished(self, seconds: float | None) -> list[Outcome]:
-        """Parts that came back since, waiting for the first at most so long; None: for ever.
+        """Parts that came back since, waiting at most this long for the first; None: for ever.
 
         `Lost` is a worker's death; any other exception is the task's own.
         """
@@ -122,7 +124,7 @@ class Futures:
                 return [(part, _outcome(future, self.deaths)) for part, future in done]
 
     def _done(self, deadline: float | None) -> list[tuple[int, Any]]:
-        """Futures that are done; waits for a moment, or for the first that calls back."""
+        """Futures that are done; waits for a moment, or for the first callback."""
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
         out = [(part, given.future) for part, given in self._out.items()]
         asked = [(part, one) for part, one in out if not hasattr(one, "add_done_callback")]
@@ -138,7 +140,7 @@ class Futures:
                 found.append(self._came.get_nowait())
         except queue.Empty:
             pass
-        # A cancelled one may still call back, when its part is already out again.
+        # A cancelled future may still call back when its part was already submitted again.
         known = [one for one in found if one[0] in self._out and self._is_out(*one)]
         for part, _ in known:
             self._out.pop(part).mark.forget()
@@ -149,14 +151,13 @@ class Futures:
         return self._out[part].future is future
 
     def cancel(self, part: int, seconds: float) -> bool:
-        """Give a part up that has run for so long, whatever it does; False: it has not.
+        """Gives up a part that has run for this many seconds; False if it has not.
 
-        The time in which it waited for a worker does not count. `_end` says whether it ends.
-
-        Raises SweepIncompleteError where parts wait and no worker that is left takes them.
+        The time in which it waited for a worker does not count. `_end` says whether it ends. It
+        raises SweepIncompleteError if parts wait and no remaining worker takes them.
         """
         given = self._out[part]
-        if given.future.done():  # it comes by `finished`
+        if given.future.done():  # `finished` will return it
             return False
         runs = given.mark.seconds()
         if runs is None:
@@ -171,7 +172,7 @@ class Futures:
         return True
 
     def _refuse_standstill(self, seconds: float) -> None:
-        """Parts may wait long for a busy executor, but not behind others that hang."""
+        """Raises if parts wait behind others that hang; a busy executor is allowed any time."""
         if any(given.mark.begun for given in self._out.values()):
             self._moved = time.monotonic()
         if self._left < self._slots and time.monotonic() - self._moved > seconds:
@@ -186,14 +187,14 @@ class Futures:
         return f"took more than timeout= seconds, and cannot be ended from here: {some}{more}"
 
     def _end(self, future: Any) -> bool:
-        """Stop what runs; False: it goes on, and its slot is lost.
+        """Stops what runs; False if it goes on and its slot is lost.
 
-        Futures that call nobody back are those of batch systems, which end their jobs.
+        Futures without callbacks are those of batch systems, which end their jobs.
         """
         return future.cancel() is not False
 
     def close(self) -> None:
-        """Give up what is out; the executor itself is the person's."""
+        """Gives up submitted parts; the executor itself belongs to the user."""
         for given in self._out.values():
             given.future.cancel()
             given.mark.forget()
@@ -213,15 +214,15 @@ def _outcome(future: Any, named: Mapping[str, int]) -> Any:
         if deaths:
             return Lost(f"{type(error).__name__}: {error}", deaths)
         return error
-    except BaseException as error:  # cancelled by somebody else
+    except BaseException as error:  # cancelled from outside
         return Lost(f"{type(error).__name__}: {error}")
 
 
 def of_executor(executor: Any) -> Futures:
-    """Of concurrent.futures, submitit and whatever else has `submit`.
+    """The engine for concurrent.futures, submitit and anything else that has `submit`.
 
-    Processes of a pool of this machine share its cores; a batch system deals them out itself, and
-    `max_workers` says how many of its jobs are out, where the executor has it.
+    Processes of a pool of this machine share its cores. A batch system distributes them itself;
+    `max_workers`, if the executor has it, is the number of its submitted jobs.
     """
     slots = getattr(executor, "_max_workers", None)
     if slots is None:
@@ -232,10 +233,10 @@ def of_executor(executor: Any) -> Futures:
 
 
 class Dask(Futures):
-    """Tasks of a Dask Client: as many as its workers have threads, and one waiting for each.
+    """Tasks of a Dask Client: one for each thread of its workers, and one waiting for each.
 
-    They go to the Client and not to its `get_executor()`: futures of that have no key, by which
-    `_end` finds the worker of a task that takes too long.
+    They go to the Client and not to its `get_executor()`: futures of the latter have no key, by
+    which `_end` finds the worker of a task that takes too long.
     """
 
     def __init__(self, client: Any) -> None:
@@ -247,7 +248,7 @@ class Dask(Futures):
 
     @property
     def at_once(self) -> int:
-        """Of the workers that are there now: a cluster may start with none, and grow."""
+        """Parts for the workers that are there now: a cluster may start with none, and grow."""
         if time.monotonic() - self._counted > COUNTED:
             self._refuse_closed()
             with contextlib.suppress(OSError):  # no scheduler at this moment: it may come back
@@ -259,8 +260,8 @@ class Dask(Futures):
     def _refuse_closed(self) -> None:
         if self._closed:
             raise SweepIncompleteError(
-                "executor: the Dask Client is closed; it closes itself where its scheduler has not "
-                "come back in time. What is done is kept; the same call with a new Client goes on."
+                "executor: the Dask Client is closed; it closes itself if its scheduler does not "
+                "come back in time. Finished parts are kept; call again with a new Client."
             )
 
     @property
@@ -268,13 +269,14 @@ class Dask(Futures):
         return self._client.status in ("closing", "closed")
 
     def finished(self, seconds: float | None) -> list[Outcome]:
-        """Comes back without any now and then, so that new workers get parts."""
+        """Returns without any part now and then, so that new workers get parts."""
         return super().finished(COUNTED if seconds is None else min(seconds, COUNTED))
 
     def _end(self, future: Any) -> bool:
-        """Restart its worker: Dask itself stops no task that runs.
+        """Restarts its worker: Dask itself cannot stop a running task.
 
-        Without a nanny nothing can, and the future is kept, so that Dask takes the thread for busy.
+        Without a nanny nothing can; the future is then kept, so that Dask counts the thread as
+        busy.
         """
         runs = {one: keys for one, keys in self._client.processing().items() if future.key in keys}
         known = self._client.scheduler_info()["workers"]
@@ -288,7 +290,7 @@ class Dask(Futures):
         return all(one in ("OK", "removed") for one in told.values())
 
     def close(self) -> None:
-        """Give up what is out, and what hangs: the person's client may go on."""
+        """Gives up submitted and hanging parts; the user's client may go on."""
         if self._closed:
             for given in self._out.values():
                 given.mark.forget()
@@ -305,7 +307,7 @@ class Ray:
         self.num_cpus, self.num_gpus = num_cpus, num_gpus
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Any:
-        """A future of one task; a task whose worker dies is given out again by the driver."""
+        """A future of one task; the driver submits a task again if its worker dies."""
         ray: Any = require("ray", "xaijax[scale]")
         needs = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "max_retries": 0}
         threads = max(1, int(self.num_cpus))
@@ -315,7 +317,7 @@ class Ray:
         return future
 
     def engine(self) -> Futures:
-        """Its engine; raises InputError where no node has what one part takes."""
+        """The engine; raises InputError if no node has the resources of one part."""
         ray: Any = require("ray", "xaijax[scale]")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
@@ -332,13 +334,13 @@ class Ray:
         return _OfRay(self.submit, slots, ray)
 
     def _fit(self, node: Mapping[str, float]) -> int:
-        """Parts that run on a node side by side."""
+        """Number of parts that run on a node in parallel."""
         needs = {"CPU": self.num_cpus, "GPU": self.num_gpus}
         return min(int(node.get(name, 0) / one) for name, one in needs.items() if one > 0)
 
 
 class _OfRay(Futures):
-    """Tasks of Ray, which ends the process of one by force."""
+    """Tasks of Ray, which can end the process of a task by force."""
 
     def __init__(self, submit: Callable[..., Any], slots: int, ray: Any) -> None:
         super().__init__(submit, slots)
@@ -349,7 +351,7 @@ class _OfRay(Futures):
         return True
 
     def close(self) -> None:
-        """Give up what is out."""
+        """Gives up submitted parts."""
         for given in self._out.values():
             self._end(given.future)
         super().close()

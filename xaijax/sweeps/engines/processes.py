@@ -1,6 +1,7 @@
 """Spawned processes of this machine, one part at a time each; one that dies is started again.
 
-The cores are dealt out to the processes, and so are the GPUs, one each, so that they do not fight.
+The cores are distributed to the processes, and so are the GPUs, one each, so that they do not
+compete.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from xaijax.sweeps.engines.futures import Futures
 from xaijax.sweeps.engines.worker import THREADS, boot, read, write
 from xaijax.sweeps.task import Receipt, Task
 
-GRACE = 10.0  # seconds in which a process whose pipe has ended ends too
-LEFT = 1.0  # seconds in which the pipe of a process that has ended gives what is left in it
-LOOKS, SOON = 0.2, 0.01  # seconds between two looks whether a process lives
+GRACE = 10.0  # seconds in which a process whose pipe has ended must end too
+LEFT = 1.0  # seconds in which the pipe of an ended process is still read
+LOOKS, SOON = 0.2, 0.01  # seconds between two checks whether a process is alive
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 class Processes(Futures):
-    """Tasks of processes that this engine spawns, and ends when a part takes too long."""
+    """Tasks in processes that this engine spawns, and ends if a part takes too long."""
 
-    deaths: ClassVar[Mapping[str, int]] = {}  # `Lost` tells of them
+    deaths: ClassVar[Mapping[str, int]] = {}  # `Lost` counts them
 
     def __init__(self, count: int) -> None:
         super().__init__(self._given, count)
@@ -44,42 +45,42 @@ class Processes(Futures):
 
     def _given(self, function: Callable[..., Any], task: Task) -> Future[Receipt]:
         future: Future[Receipt] = Future()
-        future.set_running_or_notify_cancel()  # it is ended by `_end` and by nothing else
+        future.set_running_or_notify_cancel()  # only `_end` ends it
         worker = self._busy[future] = self._idle.pop()
         future.add_done_callback(self._free)
         worker.run((function, (task,)), future)
         return future
 
     def _free(self, future: Future[Receipt]) -> None:
-        """Let the process have another part; called when it answers or when it is ended."""
+        """Frees the process for another part; called when it answers or is ended."""
         worker = self._busy.pop(future, None)
         if worker is not None:
             self._idle.append(worker)
 
     def _end(self, future: Future[Receipt]) -> bool:
         worker = self._busy.get(future)
-        if worker is not None:  # else it has just answered
+        if worker is not None:  # otherwise it has just answered
             worker.end()
             self._free(future)
         return True
 
     def close(self) -> None:
-        """End all processes."""
+        """Ends all processes."""
         for worker in self._workers:
             worker.end()
         super().close()
 
 
 class _Worker:
-    """A process, started when it is first needed and after it has ended."""
+    """A process, started when it is first needed, and again after it has ended."""
 
     def __init__(self, number: int, of: int) -> None:
         self._number, self._of = number, of
         self.process: Any = None
-        self._talk = threading.Thread()  # that writes to its pipes, and reads them
+        self._talk = threading.Thread()  # writes to its pipes, and reads them
 
     def run(self, job: tuple[Callable[..., Any], tuple[Task]], future: Future[Receipt]) -> None:
-        """Have the process do a job (function, arguments), and tell the future."""
+        """Runs a job (function, arguments) in the process, and sets the future's result."""
         if self.process is not None and _has_ended(self.process):
             self.end()
         if self.process is None:
@@ -94,7 +95,7 @@ class _Worker:
             _kill(self.process)
             if self._talk.is_alive():
                 self._talk.join(LEFT)
-            if not self._talk.is_alive():  # else it closes them: closing waits for a read
+            if not self._talk.is_alive():  # otherwise it closes them: closing waits for a read
                 _close_pipes(self.process)
             self.process = None
 
@@ -115,7 +116,7 @@ class _Worker:
 def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> None:
     """Waits in a thread for the answer, or for the end of the process.
 
-    Its pipes do not tell that where something that it forked holds them, and lives on.
+    Its pipes do not show the end if a process that it forked holds them and is alive.
     """
     outcome = None
     try:
@@ -125,7 +126,7 @@ def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> No
                 outcome = answer.get(timeout=LEFT if ended else LOOKS)
             if ended and outcome is None:
                 outcome = _lost(process)
-    except BaseException as error:  # it is an outcome too, else the driver would wait for ever
+    except BaseException as error:  # it is an outcome too, or the driver would wait for ever
         outcome = error
     if isinstance(outcome, BaseException):
         future.set_exception(outcome)
@@ -134,7 +135,7 @@ def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> No
 
 
 def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
-    """Asks the process in a thread, and puts the answer or the error into the queue."""
+    """Sends the job in a thread, and puts the answer or the error into the queue."""
     try:
         answer.put(_asked(process, job))
     except BaseException as error:
@@ -144,7 +145,7 @@ def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
 
 
 def _asked(process: Any, job: Any) -> Receipt | BaseException:
-    """One task sent, one outcome read; a pipe that ends is a death."""
+    """Sends one task and reads one outcome; a pipe that ends is a death."""
     body = pickle.dumps(job, protocol=5)
     try:
         write(process.stdin, body)
@@ -153,7 +154,7 @@ def _asked(process: Any, job: Any) -> Receipt | BaseException:
         return _lost(process)
     try:
         return pickle.loads(came)
-    except Exception as error:  # what it raised can be imported there, and not here
+    except Exception as error:  # its error can be imported there, but not here
         return RuntimeError(
             f"the answer of process {process.pid} cannot be opened here: "
             f"{type(error).__name__}: {text_of(error)}"
@@ -161,7 +162,7 @@ def _asked(process: Any, job: Any) -> Receipt | BaseException:
 
 
 def _cores(number: int, of: int) -> list[int] | None:
-    """The cores of one of several processes; None: where a process cannot be kept to some."""
+    """The cores of one of several processes; None if a process cannot be pinned to cores."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     all_cores = sorted(os.sched_getaffinity(0))
@@ -173,8 +174,8 @@ def _cores(number: int, of: int) -> list[int] | None:
 def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
     """Yields one of several GPUs for each process, in turn.
 
-    This process, which asks the model a little, holds memory of the first one. So none takes most
-    of its GPU at its start, as JAX would, unless the person says so.
+    This process, which runs the model a little, holds memory of the first GPU. Workers therefore do
+    not take most of their GPU at the start, as JAX would, unless the user sets this.
     """
     if jax.default_backend() == "gpu":
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -184,14 +185,16 @@ def _own_gpu(number: int) -> Iterator[tuple[str, str]]:
 
 
 def _has_ended(process: Any) -> bool:
-    """Whether it has; then what it forked is ended too, before its number is another's."""
+    """Whether it has ended; its forked processes are then ended too, before its number is
+    reused.
+    """
     if process.returncode is None and process.poll() is not None:
         _kill_group(process)
     return process.returncode is not None
 
 
 def _kill(process: Any) -> None:
-    """End it and what it forked."""
+    """Ends the process and its forked processes."""
     if not _has_ended(process):
         _kill_group(process)
         process.kill()
@@ -199,14 +202,14 @@ def _kill(process: Any) -> None:
 
 
 def _kill_group(process: Any) -> None:
-    """End what is in its session, which was made for it, where the system has such."""
+    """Ends the processes in its session, which was made for it, if the system has sessions."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left in it
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def _lost(process: Any) -> Lost:
-    """How it ended; a process whose pipe is gone is of no more use, and is ended."""
+    """Says how the process ended; a process whose pipe is gone is of no more use, and is ended."""
     last = time.monotonic() + GRACE
     while not _has_ended(process) and time.monotonic() < last:
         time.sleep(SOON)

@@ -8,5 +8,5 @@ Reading order:
     base           `Replacement`: donors as codes, with weights; `ReplacementSource`: makes its own
 """
 
-# Where it was when earlier versions pickled it.
+# Earlier versions pickled it as a member of this module.
 from xaijax.games.measure.replacement.baseline import Baseline as Baseline

@@ -1,4 +1,4 @@
-"""`Replacement`: what stands in the columns of a player that is absent.
+"""`Replacement`: what is in the columns of a player that is absent.
 
 Letters: B donor rows, F columns, C code columns, N instances.
 """
@@ -58,7 +58,9 @@ class Replacement:
     def of(
         cls, model: Model, table: CodeTable, rows: Any, weights: tuple[np.ndarray, float | None]
     ) -> Self:
-        """Of rows as the table read them; weights: as `checks.row_weights` gives them."""
+        """Replacement by rows as the table read them; weights: as `checks.row_weights` gives
+        them.
+        """
         w, total = weights
         if isinstance(table, FloatTable):
             table = table.joined(rows)
@@ -86,7 +88,7 @@ class Replacement:
 
     @cached_property
     def dtype(self) -> np.dtype:
-        """Of the codes."""
+        """Dtype of the codes."""
         return self.codes.dtype
 
     @cached_property
@@ -135,7 +137,7 @@ class Replacement:
 
     @property
     def codes_of_rows(self) -> np.ndarray:
-        """Of all of `rows`, those of weight 0 too; [rows_given, C]."""
+        """Codes of all of `rows`, those of weight 0 too; [rows_given, C]."""
         if len(self.codes) == self.rows_given:
             return self.codes
         return self.table.encode(self.rows)[1]
@@ -176,7 +178,7 @@ class Replacement:
 
 
 class ReplacementSource:
-    """What `background=` takes beside rows: an object that makes its own replacement."""
+    """What `background=` takes in addition to rows: an object that makes its own replacement."""
 
     def replacement(self, model: Model, X: Any) -> Replacement:
         """The replacement for a model; X: the instances, where it is made of them."""

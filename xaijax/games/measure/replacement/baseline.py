@@ -41,17 +41,18 @@ class Baseline(ReplacementSource):
     Args:
         row: "median", "mean", or the row itself: an array [F] (or shaped like one instance), a
             frame of one row, a pandas Series of numbers, or for a model of several arrays a tuple
-            or another container of one row of each. Or a function of the rows X, a copy of
-            them as the model takes them, that returns as many of the same shape.
-        rows: rows [B, *F], an array or a frame; with "median" and "mean" only. The value of a
-            frame's column that is not numeric is its most frequent one, the first in sorted order
-            where there are several. A NaN is refused, unless the model was made with
-            allow_nan=True: then it is left out of the median and the mean, as a null of polars is.
+            or another container of one row of each. It may also be a function of the rows X, a copy
+            of them as the model takes them, that returns as many of the same shape.
+        rows: rows [B, *F], an array or a frame; with "median" and "mean" only. A frame's column
+            that is not numeric gets its most frequent value, the first in sorted order if there are
+            several. A NaN is refused, unless the model was made with allow_nan=True: then it is
+            left out of the median and the mean, as a null of polars is.
 
     Raises:
-        InputError: another word; "median" or "mean" without `rows`; a row with `rows`. Where the
-            baseline is used, also a frame of several rows, or `rows` without rows or with a NaN.
-        InputTypeError: where it is used, a Series that is not of numbers.
+        InputError: another word; "median" or "mean" without `rows`; a row with `rows`. It is also
+            raised when the baseline is used, for a frame of several rows, or for `rows` without
+            rows or with a NaN.
+        InputTypeError: a Series that is not of numbers, when the baseline is used.
 
     Example:
         >>> import numpy as np

@@ -33,9 +33,9 @@ KINDS = {
 
 
 def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -> Replacement:
-    """Read the `background=` argument for a model.
+    """Reads the `background=` argument for a model.
 
-    X: the instances, where the background is a function of them (`Baseline.of_each`).
+    X: the instances, if the background is a function of them (`Baseline.of_each`).
 
     Raises InputError and InputTypeError for rows, names, shapes or weights that are not accepted.
     """
@@ -55,7 +55,7 @@ def replacement_of(model: Model, background: Any, weights: Any, X: Any = None) -
 
 
 def pool_of(model: Model, data: Any, weights: Any) -> Replacement:
-    """Read the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
+    """Reads the `data=` and `weights=` of Anchors: the rows that perturbations are made of.
 
     Raises InputError and InputTypeError as `replacement_of`.
     """
@@ -74,7 +74,7 @@ def weighted_rows(background: Any, weights: Any, name: str = "background") -> tu
     """(rows, weights) of what is given as rows: those of `xaijax.background` and of `shap.kmeans`
     bring weights of their own.
 
-    Raises InputError where weights are given as well.
+    Raises InputError if weights are given as well.
     """
     holder = {"Background": "rows", "DenseData": "data"}.get(type(background).__name__)
     if holder is None or not hasattr(background, holder) or not hasattr(background, "weights"):
@@ -90,10 +90,10 @@ def weighted_rows(background: Any, weights: Any, name: str = "background") -> tu
 def intervention_of(
     model: Model, table: CodeTable, pool: Any, weights: Any, kind: str = "rows"
 ) -> Replacement:
-    """Read the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
+    """Reads the `pool=` of QII: donor rows, or a `Baseline`, read by the table of the data.
 
-    kind: "rows", "baseline", "sampler" where the rows are draws, to be taken in order, or
-    "function" where pool is a row in place of the baselines that instances have for themselves.
+    kind: "rows", "baseline", "sampler" if the rows are draws, to be taken in order, or "function"
+    if pool is a row in place of the baselines that instances have for themselves.
 
     Raises InputError and InputTypeError as `replacement_of`.
     """

@@ -50,59 +50,60 @@ from xaijax.tables.table import MappedRows
 from xaijax_kernels.engine.operations import operations
 
 PATHS = ("expected", "integrated")
-MOST_STEPS = 1_000  # finding more places takes seconds, and no smooth model needs them
-MOST_ROWS = 1 << 20  # gradient rows of one instance by quadrature
-FEW = 32  # instances that the probe is shown
+MOST_STEPS = 1_000  # finding more points takes seconds, and no smooth model needs them
+MOST_ROWS = 1 << 20  # gradient rows of one instance with a quadrature
+FEW = 32  # instances that the probe uses
 
 
 @gradient_class
 class GradientExplainer:
-    """Integrated or expected gradients: the model's slopes on the way from a baseline to each row.
+    """Computes integrated or expected gradients: gradients on the way from a baseline to each row.
 
     The value of entry j of the instance x, with a baseline b, is
 
         (x_j - b_j) * integral over t in [0, 1] of df/dz_j at z = b + t (x - b),
 
-    and the value of a player the sum over its entries. path="integrated" has one baseline;
-    path="expected" is the mean of these values over the rows of a background. Base value plus all
-    values is f(x), as far as the integral is found: stats["completeness"] says how far, by the
-    model's own answers.
+    and the value of a player is the sum over its entries. path="integrated" has one baseline;
+    path="expected" is the mean of these values over the rows of a background. The base value plus
+    all values is f(x), up to the error of the integral: stats["completeness"] is this error,
+    measured with the model's own answers.
 
-    These are no Shapley values, and may be far from them although the sums agree:
-    docs/derivatives.md has measurements, and `judge` makes them for a model of your own. They take
-    one derivative for each place on the way, whatever the number of players.
+    These are not Shapley values, and may be far from them although the sums agree:
+    docs/derivatives.md has measurements, and `judge` measures it for your own model. They take one
+    derivative for each point on the way, whatever the number of players.
 
     Args:
-        model: a `Model` of `as_model` that JAX traces, or what `as_model` takes without options: a
-            function of rows, a module. Or a pair (embed, head) for rows of tokens: head a model of
-            arrays of numbers, embed a function of jax.numpy that makes such arrays of rows, the
-            axes of a row in front: ids [R, L] -> [R, L, D]. Lines then run between embedded rows,
-            and a token's value is the sum over its D numbers. Where the model has params, embed
-            takes them first: embed(params, rows).
+        model: a `Model` from `as_model` that JAX traces, or what `as_model` accepts without
+            options: a function of rows, a module. For rows of tokens it is a tuple (embed, head):
+            head is a model of arrays of numbers, and embed a function of jax.numpy that makes such
+            arrays of rows, with the axes of a row in front: ids [R, L] -> [R, L, D]. Lines then run
+            between embedded rows, and a token's value is the sum over its D numbers. If the model
+            has params, embed takes them first: embed(params, rows).
         background: rows [B, *F], an array or several in a dict, tuple or other pytree, as the model
             takes them; or a `Baseline`: one row, or one for each instance. "integrated" takes one
             row or a `Baseline`.
         path: "expected" or "integrated".
-        steps: int, 1 to 1,000. Places of Gauss-Legendre's quadrature on each line. Without samples=
-            each instance takes B * steps derivatives.
-        samples: even int or None; of path="expected". None: every background row, by quadrature, at
-            most 1,048,576 derivatives for an instance. A number: so many draws of a background row
-            (by its weight) and a place on the line, two in each of samples / 2 stretches of it,
-            with standard errors.
-        seed: int. Of the draws, which all instances share.
-        players: as of `Explainer`: values of a group are the sum over its entries. Entries numbered
-            -1 stay as they are in the instance, in the base value too.
-        weights: float [B] or None. Weights of the background rows. None: equal ones.
+        steps: int, 1 to 1,000. Number of points of the Gauss-Legendre quadrature on each line.
+            Without samples= each instance takes B * steps derivatives.
+        samples: even int or None, for path="expected". None: every background row, by quadrature,
+            with at most 1,048,576 derivatives per instance. A number: the number of draws of a
+            background row (by its weight) and a point on the line, two in each of samples / 2
+            strata, with standard errors.
+        seed: int. Seed of the draws, which all instances share.
+        players: as for `Explainer`: the value of a group is the sum over its entries. Entries
+            numbered -1 stay as they are in the instance, in the base value too.
+        weights: float [B] or None. Weights of the background rows. None: equal weights.
         {limits}
 
     Returns:
         A callable: `explainer(X)` gives an `Explanation`; see `__call__`.
 
     Raises:
-        InputError, InputTypeError: an argument that is not accepted: a model on the host or one
-            that answers with labels, several rows for path="integrated", whole numbers that would
-            have to move, samples= for path="integrated". The model is not asked before the first
-            explanation. EnumerationLimitError: more derivatives for each instance than above.
+        InputError, InputTypeError: an argument is not accepted: a model on the host or one that
+            returns labels, several rows for path="integrated", whole numbers that would have to
+            change, samples= for path="integrated". The model is not called before the first
+            explanation. EnumerationLimitError: an instance takes more derivatives than the limit
+            above.
 
     Example:
         >>> import numpy as np
@@ -166,31 +167,31 @@ class GradientExplainer:
         return f"GradientExplainer({', '.join([*said, how])})"
 
     def __call__(self, X: Rows, progress: Progress = None, outputs: Outputs = None) -> Explanation:
-        """Explain the instances X.
+        """Explains the instances X.
 
         Args:
             X: rows [N, *F] of the background's shape.
             progress: None (a bar in terminals and notebooks once a run takes a while), True or
                 False.
-            outputs: one output for each instance, of a model with several. "predicted": the largest
-                of its answer to the instance, the first of equal ones. Or class labels or column
-                numbers [N]. Then only its derivative is taken. stats["outputs"] has the columns.
-                None: all outputs.
+            outputs: which output of a model with several is explained, one for each instance.
+                "predicted": the largest output for the instance, the first one if several are
+                equal. Or class labels or column numbers [N]. Only the selected output's derivative
+                is taken. stats["outputs"] has the columns. None: all outputs.
 
         Returns:
             An `Explanation` of kind "integrated_gradients" or "expected_gradients" with values
-            [N, P], or [N, P, K] of a model with K outputs and without outputs=.
-            stats["completeness"] [N] or [N, K] is f(x) less the base value and all values.
+            [N, P], or [N, P, K] if the model has K outputs and outputs= is not given.
+            stats["completeness"] [N] or [N, K] is f(x) minus the base value and all values.
             std_errors are those of samples=; a quadrature has none, and is not `exact`.
 
         Raises:
-            InputError, InputTypeError: rows that are not accepted, a model that calls back to
-                Python, that answers with whole numbers or that holds trees. MemoryPlanError: more
-                than fits. ModelOutputError: gradients that are not finite, and what the probe of
-                the model finds; its own exceptions come through.
+            InputError, InputTypeError: the rows are not accepted, or the model calls back to
+                Python, returns whole numbers or holds trees. MemoryPlanError: the run does not fit
+                into memory. ModelOutputError: gradients are not finite, or the model's probe
+                failed. The model's own exceptions are passed on.
 
-        Warns before it starts (`xaijax.LongRunWarning`) of a run of more than about a minute, and
-        afterwards (`xaijax.XaiWarning`) where all gradients are 0 although the answers differ.
+        A `xaijax.LongRunWarning` is given before a run of more than about a minute starts, and a
+        `xaijax.XaiWarning` afterwards if all gradients are 0 although the answers differ.
         """
         started = time.perf_counter()
         rows, work, names = self._read(X, outputs)
@@ -220,17 +221,17 @@ class GradientExplainer:
         return explanation(self, X, rows, run, work, answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
-        """What explaining X would ask for, told before it is asked.
+        """Computes the cost of explaining X before it is run.
 
         Args:
-            X, outputs: as of a call.
+            X, outputs: as for a call.
 
         Returns:
-            A `Plan`, of an estimator "quadrature" or "sampled". Its model rows are those of which a
-            derivative is taken. The model is asked no more than its probe.
+            A `Plan`, with the estimator "quadrature" or "sampled". Its model rows are those whose
+            derivative is taken. Only the model's probe is run.
 
         Raises:
-            What a call raises before it asks.
+            The errors that a call raises before it runs the model.
         """
         _, work, _ = self._read(X, outputs)
         run, _ = self._run(work)
@@ -252,18 +253,18 @@ class GradientExplainer:
         )
 
     def fingerprint(self, X: Rows | None = None, outputs: Outputs = None) -> Fingerprint:
-        """Tells what an explanation of X would answer, before it is asked.
+        """Identifies the question that an explanation of X would answer, before it is computed.
 
         Args:
-            X: rows [N, *F], as of a call; None: a background row.
-            outputs: as of a call.
+            X: rows [N, *F], as for a call; None: a background row.
+            outputs: as for a call.
 
         Returns:
-            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. The model is
-            asked no more than its probe.
+            A `Fingerprint`, equal to `explainer(X, outputs=outputs).fingerprint`. Only the model's
+            probe is run.
 
         Raises:
-            What a call raises before it asks.
+            The errors that a call raises before it runs the model.
         """
         if X is None:
             X = rows_of(self._open().engine.replacement.as_read).part(0, 1)
@@ -279,11 +280,11 @@ class GradientExplainer:
         )
 
     def check(self, X: Rows) -> None:
-        """Raise InputError or InputTypeError for instances that a call would not accept."""
+        """Raises InputError or InputTypeError for instances that a call would not accept."""
         self._open(X).engine.replacement.table.read(X, "X", self.model.allow_nan)
 
     def _open(self, X: Any = None) -> Evaluator:
-        """Read the arguments that hang on the rows' shape: the background's, or that of X."""
+        """Parses the arguments that depend on the row shape, from the background or from X."""
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, limits = self._given
@@ -305,7 +306,7 @@ class GradientExplainer:
         return self._evaluator
 
     def _lines_for(self, donors: Replacement) -> Lines:
-        """The places on lines; raises EnumerationLimitError for too many."""
+        """The points on lines; raises EnumerationLimitError for too many."""
         B, weights = donors.count, donors.weights
         if self.samples is not None:
             return drawn(weights, self.samples, self.seed)
@@ -313,12 +314,12 @@ class GradientExplainer:
             raise EnumerationLimitError(
                 f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
                 f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples= (a "
-                "number of draws of a row and a place), or give fewer rows or steps."
+                "number of draws of a row and a point), or give fewer rows or steps."
             )
         return quadrature(weights, self.steps)
 
     def _read(self, X: Any, outputs: Any) -> tuple[Any, reading.Work, np.ndarray | None]:
-        """(rows as read, what is asked of them, column numbers [N, 1] if they were given)."""
+        """(rows as read, the work for them, column numbers [N, 1] if they were given)."""
         before_jax()
         evaluator = self._open(X)
         table = evaluator.engine.replacement.table
@@ -334,7 +335,7 @@ class GradientExplainer:
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
         own = None
-        if self.model.allow_nan and not isinstance(codes, MappedRows):  # else it is refused above
+        if self.model.allow_nan and not isinstance(codes, MappedRows):  # else refused above
             reading.refuse_nan(codes, "X")
         if self._of_each is not None:
             own = reading.stand_ins(
@@ -372,7 +373,7 @@ class GradientExplainer:
         return run, before
 
     def _tell_long(self, run: GradientPrograms, N: int) -> None:
-        """Warn of a run of more than about a minute."""
+        """Warns of a run of more than about a minute."""
         findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
         each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
@@ -382,22 +383,22 @@ class GradientExplainer:
 
 
 def _samples(samples: Any, path: str, steps: int) -> int | None:
-    """Read `samples=`."""
+    """Reads `samples=`."""
     if samples is None:
         return None
     if path == "integrated":
         raise InputError(
-            "samples= is of path='expected'; path='integrated' has one baseline, and a quadrature. "
+            "samples= needs path='expected'; path='integrated' has one baseline, and a quadrature. "
             "Leave it out, or say steps=."
         )
     count = checks.whole_number(samples, "samples", least=2)
     if count % 2:
         raise InputError(
-            f"samples must be even, since two draws are of each stretch of the line, got {count}. "
+            f"samples must be even, since each stratum of the line has two draws, got {count}. "
             f"Say {count + 1}."
         )
     if steps != 50:
-        raise InputError("steps= is of the quadrature, and samples= draws. Give one of them.")
+        raise InputError("steps= is for the quadrature, and samples= draws. Give one of them.")
     return count
 
 
@@ -411,16 +412,16 @@ KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 @dataclass(frozen=True)
 class GradientResult:
-    """What a run found."""
+    """The results of a run."""
 
     values: np.ndarray  # float64 [N, P, K]
     variances: np.ndarray | None  # the same shape, of drawn values
     full: np.ndarray  # float64 [N, K], the model's own answers to the instances
-    base: np.ndarray  # float64 [N, K], and to where lines begin
+    base: np.ndarray  # float64 [N, K], the answers at the starts of the lines
 
     @property
     def residual(self) -> np.ndarray:
-        """f(x) less the base value and all values, [N, K]."""
+        """f(x) minus the base value and all values, [N, K]."""
         return self.full - self.base - self.values.sum(axis=1)
 
 
@@ -434,7 +435,7 @@ def explanation(
     before: Any,
     seconds: float,
 ) -> Explanation:
-    """Put values, stats and provenance together; before: the clock when the run began."""
+    """The explanation: values, stats and provenance; before: the clock when the run began."""
     scalar = answer.values.shape[2] == 1
     engine, N = run.engine, len(work)
     errors = answer.variances
@@ -480,7 +481,7 @@ def _digests(run: GradientPrograms) -> dict[str, str | None]:
 def _provenance(
     asked: GradientExplainer, run: GradientPrograms, work: reading.Work
 ) -> dict[str, Any]:
-    """How the values were made: public facts."""
+    """The public facts of how the values were made."""
     engine = run.engine
     return {
         "method": "GradientExplainer",

@@ -28,7 +28,7 @@ WHOLE = np.dtype("i4")
 
 
 class WholeTable(FloatTable):
-    """Arrays of whole numbers, tokens say, for a model that embeds them."""
+    """Arrays of whole numbers, such as tokens, for a model that embeds them."""
 
     def read(
         self,
@@ -38,7 +38,7 @@ class WholeTable(FloatTable):
         owner: str = "the background",
         alone: bool = False,
     ) -> np.ndarray:
-        """int32 [M, *shape]."""
+        """The rows as int32 [M, *shape]."""
         array = checks.rows_of(checks.as_array(X, name), name, self.shape, owner)
         if array.dtype.kind not in "iu":
             raise InputTypeError(
@@ -54,10 +54,10 @@ class WholeTable(FloatTable):
 def donors_of(
     model: Model, background: Any, weights: Any, embedded: bool, X: Any = None
 ) -> Replacement:
-    """Read `background=` and `weights=`; X: the instances, for a `Baseline` of each.
+    """Reads `background=` and `weights=`; X: the instances, for a `Baseline` of each instance.
 
-    embedded: an array of whole numbers stays one. Else rows are floats, since a line goes through
-    what lies between whole numbers.
+    embedded: an array of whole numbers stays one. Otherwise rows are floats, since a line passes
+        through numbers between whole numbers.
     """
     if not embedded:
         return _of_floats(replacement_of(model, background, weights, X))
@@ -68,8 +68,8 @@ def donors_of(
         given = X if kind == "function" else background.as_rows(False)
         if isinstance(background.row, str) and _whole(background.rows):
             raise InputError(
-                f"background is the {background.row} of rows of whole numbers, of which there is "
-                "none between two of them. Give one row, of padding say, as row[None]."
+                f"background is the {background.row} of rows of whole numbers, and it may lie "
+                "between two of them. Give one row, of padding say, as row[None]."
             )
     if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
         return _of_floats(replacement_of(model, background, weights, X))
@@ -97,7 +97,7 @@ def _whole(rows: Any) -> bool:
 
 
 def refuse_background(donors: Replacement, path: str) -> None:
-    """Raise InputError where path="integrated" has several baselines, or a row holds NaN."""
+    """Raises InputError if path="integrated" has several baselines, or a row holds NaN."""
     if path == "integrated" and donors.rows_given != 1:
         raise InputError(
             f"path='integrated' goes from one baseline, but background has {donors.rows_given:,} "
@@ -108,7 +108,7 @@ def refuse_background(donors: Replacement, path: str) -> None:
 
 
 def refuse_nan(codes: np.ndarray, name: str) -> None:
-    """Raise InputError for a NaN in rows of codes."""
+    """Raises InputError for a NaN in rows of codes."""
     if codes.dtype.kind != "f" or not np.isnan(codes).any():
         return
     row, column = (int(one) for one in np.argwhere(np.isnan(codes))[0])
@@ -118,8 +118,10 @@ def refuse_nan(codes: np.ndarray, name: str) -> None:
 
 
 def owner_of(players: Players | OwnPlayers) -> np.ndarray | None:
-    """The player of each code, int32 [C] or [N, C]; P of one that stays; None: code j is player
-    j."""
+    """The player of each code, int32 [C] or [N, C]; P for a code that stays.
+
+    None: code j is player j.
+    """
     if isinstance(players, Players) and players.single:
         return None
     of = players.of_column if isinstance(players, Players) else players.of_entry
@@ -127,7 +129,7 @@ def owner_of(players: Players | OwnPlayers) -> np.ndarray | None:
 
 
 def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) -> None:
-    """Raise InputError for leaves of whole numbers or bools that would have to move."""
+    """Raises InputError for leaves of whole numbers or bools that would have to change."""
     table = donors.table
     if not isinstance(table, TreeTable):
         return
@@ -147,7 +149,7 @@ def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) 
 def stand_ins(
     made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool | NanColumns
 ) -> np.ndarray:
-    """Codes [N, C] of the baselines that a function makes of rows, as they were read."""
+    """Codes [N, C] of the baselines that a function makes from rows, as they were read."""
     name = "what the function of Baseline returned"
     found = donors.table.read(made(rows_of(rows).copy()), name, allow_nan, "X")
     given, own = len(rows_of(rows)), len(rows_of(found))
@@ -162,10 +164,10 @@ def stand_ins(
 class Work:
     """The instances of one call."""
 
-    codes: Any  # [N, C], an array or a memory map that is read where it is sliced
-    own: np.ndarray | None = None  # [N, C], of the baseline of each
+    codes: Any  # [N, C], an array or a memory map that is read when sliced
+    own: np.ndarray | None = None  # [N, C], the baseline of each instance
     owner: np.ndarray | None = None  # int32 [C] or [N, C], see `owner_of`
-    column: np.ndarray | None = None  # int32 [N], the output of each; None: all outputs
+    column: np.ndarray | None = None  # int32 [N], the output of each instance; None: all outputs
 
     def __len__(self) -> int:
         return len(self.codes)

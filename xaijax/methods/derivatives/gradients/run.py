@@ -33,24 +33,24 @@ from xaijax_kernels.games.sampling import LINES, PLACES, Wheel, fractions
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
 WHAT = "a dispatch of gradients"
-FEW = 8  # a tile's rows that are worth a call of it, in parts of the tile
+FEW = 8  # rows worth a call of the tile: at least 1/8 of its rows
 LESS = "Raise max_memory=, or lower tile= or batch_size=."
 
 
 @dataclass(frozen=True)
 class GradientPrograms:
-    """The programs of one explainer, and what they are given."""
+    """The programs of one explainer, and their inputs."""
 
     engine: Engine
     space: LineSpace
-    lines: Lines  # as many places on each as a tile takes
+    lines: Lines  # with as many points on each as a tile takes
     sizes: GradientSizes
     placement: Placement
     players: int  # P
 
     @property
     def outputs(self) -> int:
-        """K of the model."""
+        """The number K of the model's outputs."""
         return self.engine.findings.outputs
 
     @cached_property
@@ -68,7 +68,7 @@ class GradientPrograms:
         return out if offset is None else out + offset
 
     def _answered(self, some: np.ndarray) -> np.ndarray:
-        """The answers to a tile of rows at most: to few of them by the program of the probe."""
+        """The answers to at most a tile of rows; a few rows are answered by the probe's program."""
         if not self.in_tiles(len(some)):
             rows, params = self.engine.findings.rows, self.engine.model.params
             program = cast(Any, self.engine.findings.programs)["probe"][0]
@@ -83,11 +83,11 @@ class GradientPrograms:
         return np.concatenate(found)[: len(some)]
 
     def in_tiles(self, M: int) -> bool:
-        """Whether some of so many rows are answered by a tile."""
+        """Whether this number of rows is answered by a tile."""
         return M * FEW > self.sizes.rows
 
     def answer_calls(self, M: int) -> int:
-        """Calls for the answers to so many rows."""
+        """Number of calls for the answers to this number of rows."""
         whole, rest = divmod(M, self.sizes.rows)
         if self.in_tiles(rest):
             return whole + 1
@@ -95,7 +95,7 @@ class GradientPrograms:
 
     @cached_property
     def answer_recipe(self) -> ProgramRecipe:
-        """Of the program that answers a tile of rows."""
+        """The recipe of the program that answers a tile of rows."""
         donors, same = self.engine.replacement, self.placement.same
         rows = shape(same, self.sizes.rows, donors.columns, dtype=donors.dtype)
         whole = whole_model(self.engine, self.sizes.rows)
@@ -115,19 +115,19 @@ class GradientPrograms:
         for one in queue.run(program, (self.params,), self._work(work)):
             here, rows = one.asked
             for total, part in zip((values, spread), one.read(), strict=True):
-                if total is not None:  # else zeros, that stand for no variances
+                if total is not None:  # otherwise zeros, which mean no variances
                     found = part.reshape(-1, *part.shape[2:])
                     total[here] += found[: here.stop - here.start]
             done(rows)
         return values, spread
 
     def dispatches(self, N: int) -> int:
-        """Calls of the program for N instances, without those for answers."""
+        """Number of calls of the program for N instances, without those for answers."""
         s, lines = self.sizes, len(self.lines.donor)
         return -(-N // (s.groups * s.instances)) * -(-lines // (s.turns * s.lines))
 
     def recipe(self, work: Work) -> ProgramRecipe:
-        """What the program is compiled of."""
+        """The recipe that the program is compiled from."""
         s, place, own = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement
         dtype, codes, C = self._dtype, donors.dtype, donors.columns
@@ -152,7 +152,7 @@ class GradientPrograms:
 
     @property
     def _dtype(self) -> np.dtype:
-        """Of places, weights and values."""
+        """The dtype of points, weights and values."""
         return np.dtype("f8" if self.engine.model.precision == "float64" else "f4")
 
     def _shape(self, work: Work) -> LineShape:
@@ -171,7 +171,7 @@ class GradientPrograms:
         )
 
     def _work(self, work: Work) -> Iterator[tuple[Any, ...]]:
-        """Each dispatch: its instances and their model rows, its groups, and its lines."""
+        """Yields each dispatch: its instances and their model rows, its groups, and its lines."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
         together, at_once = s.groups * s.instances, s.turns * s.lines
         each = work.owner is not None and work.owner.ndim == 2
@@ -188,13 +188,13 @@ class GradientPrograms:
                 yield asked, tiles, None if work.own is not None else donors, *places, owner, turns
 
     def _groups(self, rows: Any) -> np.ndarray:
-        """Rows [U, n, ..] of some instances [m, ..]; the last one fills up."""
+        """Rows [U, n, ..] of some instances [m, ..], padded with the last one."""
         rows, n = np.asarray(rows), self.sizes.instances
         filled = np.pad(rows, ((0, -len(rows) % n), *((0, 0),) * (rows.ndim - 1)), mode="edge")
         return filled.reshape(-1, n, *rows.shape[1:])
 
     def _places(self, begin: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(donors [V, D, C], places and weights [V, D, S]) of lines from one on."""
+        """(donors [V, D, C], points and weights [V, D, S]) of the lines from `begin` on."""
         s, donors = self.sizes, self.engine.replacement.for_loops
         part = self.lines.part(begin, s.turns * s.lines)
         times, weights = (
@@ -218,7 +218,7 @@ def _values(
     owner: Any,
     turns: Any,
 ) -> Any:
-    """`line_values` with the arguments of `Dispatches`; what belongs to instances is in tiles."""
+    """`line_values` with the arguments of `Dispatches`; the arrays of instances are in tiles."""
     x, own, of_each, column = tiles
     starts, owner = (donors if own is None else own), (owner if of_each is None else of_each)
     shared = lift, head, lines, mesh, params
@@ -226,13 +226,15 @@ def _values(
 
 
 def base_rows(run: GradientPrograms, work: Work) -> int:
-    """Rows that are asked for the answers to where lines begin."""
+    """Number of model rows for the answers at the starts of the lines."""
     B = 1 if work.own is not None else run.engine.replacement.count
     return len(work) * B if _stays(run, work) is not None or work.own is not None else B
 
 
 def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
-    """The mean answer to where lines begin, by the donors' weights; float64 [N, K] or [1, K]."""
+    """The mean answer at the starts of the lines, by the donors' weights; float64 [N, K] or [1,
+    K].
+    """
     donors, weights = run.engine.replacement.for_loops, run.engine.replacement.weights
     stays = _stays(run, work)
     if stays is None:
@@ -251,14 +253,14 @@ def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
 
 
 def _stays(run: GradientPrograms, work: Work) -> np.ndarray | None:
-    """Which entries stay as they are in the instance, bool [C] or [N, C]; None: no entry."""
+    """Whether each entry stays as in the instance, bool [C] or [N, C]; None: no entry does."""
     stays = None if work.owner is None else work.owner == run.players
     return stays if stays is not None and stays.any() else None
 
 
 PASSES = 3.0  # a forward pass and a backward one, in forward passes
-# A way back holds more beside each other than a way forward: on a CPU a quarter of the rows stays
-# in the cache, and takes no longer a row.
+# A backward pass holds more at a time than a forward pass: on a CPU a quarter of the rows stays in
+# the cache, and takes no longer per row.
 NARROWER = {"cpu": 4}
 HELD = 1 << 21  # numbers of the instances of one dispatch
 
@@ -277,13 +279,13 @@ class GradientSizes:
 
     @property
     def rows(self) -> int:
-        """R."""
+        """The number R of rows."""
         return self.instances * self.lines * self.steps
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of a tile at work, and of the instances and lines of the dispatches under
-        way.
+        """The bytes of a tile at work, and of the instances and lines of the dispatches in
+        flight.
         """
         under_way = (LOOK_AHEAD + 1) * (self.groups * self.instances + self.turns * self.lines)
         return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
@@ -292,18 +294,18 @@ class GradientSizes:
 def sizes_of(
     engine: Engine,
     jaxpr: Any,
-    traced: int,  # rows that jaxpr is of
+    traced: int,  # rows that jaxpr is traced for
     lines: int,  # of one instance
-    steps: int,  # places on each
+    steps: int,  # points on each
     outputs: int,  # K
     devices: int,
     even: bool,  # whether lines come in pairs
 ) -> GradientSizes:
-    """Choose n, D, U and V; raises MemoryPlanError where even one row does not fit."""
+    """Chooses n, D, U and V; raises MemoryPlanError if even one row does not fit."""
     codes, memory, limits = engine.replacement.for_loops, engine.memory, engine.limits
     platform, C = engine.devices[0].platform, codes.shape[1]
     each = operations(jaxpr, traced) * PASSES
-    # What the model makes of a row is kept for the way back, where as much is made again.
+    # The numbers of a row's forward pass are kept for the backward pass, which makes as many again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
     rows = limits.tile or _rows(jaxpr, traced, codes, platform, each)
     while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
@@ -315,7 +317,7 @@ def sizes_of(
             f"{max(rows, least) * per_row:,} for its gradients. Raise max_memory=."
         )
     S = min(steps, rows)
-    S = -(-steps // -(-steps // S))  # evenly, as `Lines.cut` cuts
+    S = -(-steps // -(-steps // S))  # evenly, as in `Lines.cut`
     every = lines * -(-steps // S)
     D = min(every, max(1, rows // S))
     D = -(-every // -(-every // D))
@@ -332,7 +334,7 @@ def sizes_of(
 
 
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
-    """Rows of a tile by the model alone."""
+    """Number of rows of a tile, by the model alone."""
     widest = max(widest_layer(jaxpr, traced), codes.shape[1])
     rows = tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
     return rows_of_wide(rows, widest, weights_of(jaxpr), codes.itemsize, platform)
@@ -343,12 +345,12 @@ def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> in
 
 @dataclass(frozen=True)
 class Lines:
-    """Donors, places and their weights."""
+    """Donors, points and their weights."""
 
     donor: np.ndarray  # int64 [E]
     times: np.ndarray  # float64 [E, S], within 0 and 1
     weights: np.ndarray  # float64 [E, S], of sum 1
-    drawn: bool = False  # lines 2h and 2h + 1 are independent draws that are alike
+    drawn: bool = False  # lines 2h and 2h + 1 are independent draws from one stratum
 
     @property
     def rows(self) -> int:
@@ -357,26 +359,27 @@ class Lines:
 
     @property
     def dof(self) -> float:
-        """Degrees of freedom of a variance of draws: one for each stretch, if all had the same
-        variance. They have not, and slopes have bends: as many as if one half of them had none.
+        """Degrees of freedom of the variance of draws: half of the strata count.
+
+        There is one for each stratum if all have the same variance. Half of them is conservative.
         """
         return max(1.0, len(self.donor) / 4)
 
     def cut(self, most: int) -> Lines:
-        """The same places, at most so many on a line: longer lines become several."""
+        """The same points, with at most `most` on a line: longer lines become several."""
         E, S = self.times.shape
         parts = -(-S // most)
         if parts == 1:
             return self
         each = -(-S // parts)
-        # What fills up the last part is a place of the line with the weight 0.
+        # The last part is filled up with a point of the line with the weight 0.
         filled = ((0, 0), (0, parts * each - S))
         times = np.pad(self.times, filled, mode="edge").reshape(-1, each)
         weights = np.pad(self.weights, filled).reshape(-1, each)
         return Lines(np.repeat(self.donor, parts), times, weights, self.drawn)
 
     def part(self, first: int, count: int) -> Lines:
-        """`count` lines from the first on; what goes beyond the last one is it, with weight 0."""
+        """`count` lines from `first`, padded with the last line at weight 0."""
         own = np.arange(first, first + count)
         place = np.minimum(own, len(self.donor) - 1)
         weights = np.where((own == place)[:, None], self.weights[place], 0.0)
@@ -384,9 +387,9 @@ class Lines:
 
 
 def quadrature(donor_weights: np.ndarray, steps: int) -> Lines:
-    """Gauss-Legendre's `steps` places on the line from each donor; donor_weights float64 [B].
+    """The `steps` Gauss-Legendre points on the line from each donor; donor_weights float64 [B].
 
-    Exact where the slopes are polynomials of degree 2 steps - 1 along the line.
+    The quadrature is exact if the gradients are polynomials of degree 2 steps - 1 along the line.
     """
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     B = len(donor_weights)
@@ -395,10 +398,10 @@ def quadrature(donor_weights: np.ndarray, steps: int) -> Lines:
 
 
 def drawn(donor_weights: np.ndarray, samples: int, seed: int) -> Lines:
-    """`samples` draws of a donor, by its weight, and a place; an even number.
+    """`samples` draws of a donor, by its weight, and a point; an even number.
 
-    Places are stratified: the line is cut into samples / 2 stretches of one length, and two draws
-    are of each. They are independent, so that their difference tells the variance of their mean.
+    Points are stratified: the line is cut into samples / 2 strata of equal length, with two draws
+    in each. The draws are independent, so their difference estimates the variance of their mean.
     """
     donor = Wheel(donor_weights).places(seed, (LINES,), 0, samples)
     stretch = np.arange(samples) // 2

@@ -1,4 +1,4 @@
-"""Which models have slopes, and what is said of the others.
+"""Checks that a model has gradients, with errors for models without.
 
 Letters: N instances, K outputs.
 """
@@ -16,7 +16,7 @@ from xaijax.models.asking.findings import Probe
 from xaijax.models.model import Model
 
 CALLBACKS = ("pure_callback", "io_callback")
-TREES = "xaijax_leaf_sums"  # the step of a trace by which a translated tree answers
+TREES = "xaijax_leaf_sums"  # the step of a trace that computes a translated tree
 TRACED = (
     "Gradients need a model that JAX traces: a function of jax.numpy, a network, or an estimator "
     "that as_model translates to JAX. xaijax.as_jax of a host model calls back to Python, and has "
@@ -25,7 +25,7 @@ TRACED = (
 
 
 def refuse_model(asked: Any) -> None:
-    """Raise InputError or InputTypeError for a model without slopes; asks it nothing."""
+    """Raises InputError or InputTypeError for a model without gradients; does not call it."""
     if asked.output == "label":
         raise InputError(
             f"model: {asked.name} answers with labels, which have no gradient. Say "
@@ -40,13 +40,13 @@ def refuse_model(asked: Any) -> None:
 
 
 def refuse_host(model: Model) -> None:
-    """Raise InputError for a model on the host, or one that its comparison sent there."""
+    """Raises InputError for a model on the host, or one that its comparison sent there."""
     if model.backend == "host":
         raise InputError(f"model: {model.name} runs on the host. {TRACED}")
 
 
 def refuse_findings(model: Model, findings: Probe) -> None:
-    """Raise InputError for what only the trace of a model tells."""
+    """Raises InputError for what only the trace of a model shows."""
     if _kind(findings.answer_dtype) != "f":
         raise InputError(
             f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, which "
@@ -63,45 +63,45 @@ def refuse_findings(model: Model, findings: Probe) -> None:
 
 
 def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
-    """Raise ModelOutputError for answers [M, K] that are not finite; of: "X row", say."""
+    """Raises ModelOutputError for answers [M, K] that are not finite; of: for example "X row"."""
     wrong = np.flatnonzero(~np.isfinite(answers).all(axis=1))
     if len(wrong) and not allowed:
         found = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
         raise ModelOutputError(
-            f"the model returned {found} for {of} {int(wrong[0])}. Mend the model, or say "
+            f"the model returned {found} for {of} {int(wrong[0])}. Fix the model, or say "
             'nonfinite="propagate" in as_model.'
         )
 
 
 def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
-    """Raise ModelOutputError for values [N, P, K] that are not finite."""
-    # A sum is finite where all of its numbers are, of numbers that are far from the largest.
+    """Raises ModelOutputError for values [N, P, K] that are not finite."""
+    # A sum is finite if all of its numbers are, as long as they are far from the largest float.
     wrong = ~np.isfinite(values.sum(axis=1)).all(axis=1)
     if wrong.any() and not allowed:
         raise ModelOutputError(
             f"the gradients of X row {int(np.flatnonzero(wrong)[0])} are not finite somewhere "
-            "between a background row and it, as that of a square root is at 0. Mend the model "
+            "between a background row and it, as that of a square root is at 0. Fix the model "
             '(a small number under the root), or say nonfinite="propagate" in as_model.'
         )
 
 
-BLOCK = 1 << 16  # values whose sizes are taken together: those of all would be as many again
-# Of an answer in float32: a model's last sum and product round it, and the two before them.
+BLOCK = 1 << 16  # values whose sizes are computed together, to limit memory
+# Rounding of a float32 answer: by the model's last sum and product, and the two before them.
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-FAR = 0.05  # of a row's change or of its values, that a quadrature's sum may be off unsaid
+FAR = 0.05  # share of a row's change or values; a sum off by more gives a warning
 
 
 def warn_of_steps(values: np.ndarray, full: np.ndarray, base: np.ndarray, drawn: bool) -> None:
-    """Warn where slopes do not tell what the answers do; values [N, P, K].
+    """Warns if gradients do not reflect how the answers change; values [N, P, K].
 
-    full, base: the answers [N, K] to the instances and to where lines begin. Differences that their
-    rounding may make say nothing. drawn: the standard errors tell how far off a sum may be.
+    full, base: the answers [N, K] to the instances and at the starts of the lines. Differences that
+        rounding may cause are ignored. drawn: the standard errors say how far off a sum may be.
     """
     change, rounding = full - base, ROUNDING * (np.abs(full) + np.abs(base))
     if not values.any() and np.any(np.abs(change) > rounding):
         checks.warn(
             "all gradients are 0, though the answers to X and to the background differ: the model "
-            "changes in steps (trees, rounding, a largest entry). These values say nothing of it. "
+            "changes in steps (trees, rounding, a largest entry). These values are meaningless. "
             "Use Explainer."
         )
         return
@@ -112,7 +112,7 @@ def warn_of_steps(values: np.ndarray, full: np.ndarray, base: np.ndarray, drawn:
         checks.warn(
             f"the values of {checks.count(far, 'instance')} are off by more than {100 * FAR:g} % "
             "in their sum (stats['completeness']). Raise steps=; where that does not help, the "
-            "model changes in steps (rounding, a comparison), of which gradients say nothing."
+            "model changes in steps (rounding, a comparison), and gradients say nothing about it."
         )
 
 

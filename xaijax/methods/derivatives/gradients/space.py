@@ -1,7 +1,7 @@
-"""Where lines run: among the codes of rows, or among what a function makes of them.
+"""Defines the space of the lines: the codes of rows, or a function's results for them.
 
-A pair (embed, head) is a model of which the line runs between the two: embed takes rows, words say,
-to arrays of numbers, and head answers these.
+With a pair (embed, head) as the model, the line runs between the two: embed maps rows, such as
+words, to arrays of numbers, and head answers these.
 
 Letters: M rows, R rows of a tile, C codes of a row, K outputs.
 """
@@ -28,27 +28,27 @@ from xaijax.tables.tree_table import TreeTable
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.gradients.front import back, front, has_front
 
-PRODUCTS = {"tf32": "tensorfloat32"}  # of a model's precision; else all digits
+PRODUCTS = {"tf32": "tensorfloat32"}  # by a model's precision; otherwise all digits
 
 
 class LineSpace(Protocol):
-    """Where lines run."""
+    """The space in which lines run."""
 
-    entries: tuple[int, ...]  # codes whose numbers each array of `lift` holds
+    entries: tuple[int, ...]  # number of codes in each array of `lift`
 
     @property
     def pulls(self) -> bool:
-        """Whether `lift` is affine, and slopes are taken back through it."""
+        """Whether `lift` is affine, and gradients are propagated back through it."""
         ...
 
     @property
     def name(self) -> str | None:
-        """For `stats["structure"]`."""
+        """The name for `stats["structure"]`."""
         ...
 
     @property
     def key(self) -> Any:
-        """Equal for spaces of one model whose programs are the same."""
+        """A key that is equal for spaces of one model with the same programs."""
         ...
 
     def lift(self, params: Any, codes: Any) -> Any:
@@ -56,7 +56,7 @@ class LineSpace(Protocol):
         ...
 
     def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-        """(params, such arrays of so many rows) -> answers [R, K]; traced once."""
+        """A function (params, such arrays of R rows) -> answers [R, K]; traced once."""
         ...
 
 
@@ -66,7 +66,7 @@ class CodeSpace:
     key, pulls, name = "codes", False, None
 
     def __init__(self, columns: int) -> None:
-        """columns: C."""
+        """columns: the number C of codes."""
         self.entries = (columns,)
 
     def lift(self, params: Any, codes: Any) -> Any:
@@ -80,15 +80,15 @@ class CodeSpace:
 
 
 class AfterFront:
-    """Lines among what a model's affine front makes of codes: its first layer, most often.
+    """Lines among the results of a model's affine front, mostly its first layer.
 
-    The front is asked at both ends of a line, and not between them.
+    The front is evaluated at both ends of a line, and not between them.
     """
 
     key, pulls, name = "front", True, "affine front"
 
     def __init__(self, engine: Engine, rows: int) -> None:
-        """rows: of a tile; for a model that `has_front`."""
+        """rows: those of a tile; for a model that `has_front`."""
         self.entries = (engine.replacement.columns,)
         self._shape = engine.replacement.table.shape
         self._few, self._whole = engine.findings.closed, trace_of(engine, rows).closed
@@ -104,7 +104,7 @@ class AfterFront:
 
 
 def space_of(space: LineSpace, engine: Engine, rows: int) -> LineSpace:
-    """The space of codes, or behind the model's front where it has one."""
+    """The space of codes, or the one behind the model's front if it has a front."""
     few = engine.findings.closed
     if not isinstance(space, CodeSpace) or few is None:
         return space
@@ -114,7 +114,7 @@ def space_of(space: LineSpace, engine: Engine, rows: int) -> LineSpace:
 
 
 def trace_of(engine: Engine, rows: int) -> Traced:
-    """The model's one trace for tiles of so many rows."""
+    """The model's single trace for tiles of this number of rows."""
     donors, apply = engine.replacement, engine.model.apply
     assert apply is not None
     given = jax.ShapeDtypeStruct((rows, *donors.table.shape), donors.dtype)
@@ -123,33 +123,33 @@ def trace_of(engine: Engine, rows: int) -> Traced:
 
 
 def _mesh(engine: Engine) -> Mesh:
-    """Of the programs that take derivatives."""
+    """The mesh of the programs that take derivatives."""
     return placed(engine.devices, engine.model.params).mesh
 
 
 def whole_model(engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-    """(params, codes [R, C]) -> answers [R, K], by that trace."""
+    """A function (params, codes [R, C]) -> answers [R, K], by that trace."""
     traced, shape = trace_of(engine, rows), engine.replacement.table.shape
     return lambda params, codes: traced(params, codes.reshape(rows, *shape))
 
 
 class Pair:
-    """A model in two halves, of which lines run between."""
+    """A model in two halves, with lines between them."""
 
     def __init__(self, given: tuple[Any, ...]) -> None:
-        """given: (embed, head); raises InputError and InputTypeError for what is no such pair."""
+        """given: (embed, head); raises InputError and InputTypeError for anything else."""
         if len(given) != 2:
             raise InputError(f"model: a pair (embed, head) is needed, got {len(given)} things.")
         self.embed, self.inner = given
         if hasattr(self.embed, "probe") or not callable(self.embed):
             raise InputTypeError(
                 f"model: embed of (embed, head) must be a function of jax.numpy, got "
-                f"{type(self.embed).__name__}; it has answers of any shape, and is no Model."
+                f"{type(self.embed).__name__}; it may return any shape, and is not a Model."
             )
         refuse_model(self.inner)
         if self.inner.reader is not None:
             raise InputError("model: head of (embed, head) is an estimator. Give a function.")
-        # What the two answer together: probed, and asked for answers to rows.
+        # The two together: probed, and called for answers to rows.
         self.whole: Any = dataclasses.replace(
             self.inner,
             apply=_Both(self),
@@ -164,20 +164,20 @@ class Pair:
         )
 
     def embedded(self, params: Any, rows: Any) -> Any:
-        """What embed makes of rows, as the model takes them."""
+        """The result of embed for rows, as the model takes them."""
         with jax.default_matmul_precision(PRODUCTS.get(self.inner.precision, "highest")):
             return self.embed(rows) if params is None else self.embed(params, rows)
 
 
 class _Both:
-    """head(embed(rows)), in place of a model's own function."""
+    """The function head(embed(rows)), in place of a model's own function."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
 
     @property
     def answer_dtype(self) -> Any:
-        """Of the head's own answer, once traced."""
+        """The dtype of the head's own answer, once traced."""
         return self._pair.inner.apply.answer_dtype
 
     def __call__(self, params: Any, rows: Any) -> Any:
@@ -214,15 +214,17 @@ class Between:
         return kept[name]
 
     def shapes(self, params: Any, rows: int, codes: np.ndarray) -> Any:
-        """What embed makes of so many rows: shapes in place of arrays."""
+        """The result of embed for this number of rows: shapes in place of arrays."""
         given = jax.ShapeDtypeStruct((rows, codes.shape[1]), codes.dtype)
         return jax.eval_shape(self.lift, params, given)
 
     def refuse(self, params: Any, codes: np.ndarray, owner: np.ndarray | None, P: int) -> None:
-        """Raise InputError where what embed makes has no place for each entry of a row, or holds
-        whole numbers that would have to move. Runs nothing.
+        """Raises InputError if the result of embed does not fit, without running anything.
+
+        It must have an entry for each entry of a row, and no whole numbers that would have to
+        change.
         """
-        rows = 7  # no size of an axis by chance
+        rows = 7  # a size that no axis has by chance
         made = self.shapes(params, rows, codes)
         table = self._table
         layout = table.layout if isinstance(table, TreeTable) else None
@@ -238,7 +240,7 @@ class Between:
             needed = [("R", *shape, "...") for shape in shapes]
             raise InputError(
                 "model: embed must return arrays in the same container as X, each with the axes of "
-                f"the leaf that it is of in front, {needed}; it returned {told}."
+                f"its leaf of X first, {needed}; it returned {told}."
             )
         names = ("X",) if layout is None else layout.names
         first = 0

@@ -93,6 +93,6 @@ class _Flat:
 
 
 def _normalised(scores: Any) -> Any:
-    """One sigmoid each; of several classes divided by their sum."""
+    """One sigmoid each; for several classes divided by their sum."""
     each = jax.nn.sigmoid(scores)
     return two(each) if each.ndim == 1 else each / each.sum(axis=1, keepdims=True)

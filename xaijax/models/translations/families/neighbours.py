@@ -1,6 +1,6 @@
 """Nearest neighbours.
 
-Where the k-th and the next neighbour are equally far, scikit-learn's answer hangs on the order in
+If the k-th and the next neighbour are equally far, scikit-learn's answer depends on the order in
 which its search meets them: such rows are `undecided`.
 
 Letters: R rows, F columns, V training rows, k neighbours, K outputs.

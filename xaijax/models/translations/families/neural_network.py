@@ -64,7 +64,7 @@ def classifier(estimator: Any, columns: Columns) -> Translation:
     """Probabilities; the class of two is the second where its probability is above one half."""
     params, scores, out = _network(estimator, columns)
     if estimator.n_outputs_ == 1:
-        # The sigmoid of a score is above one half where the score is above 0.
+        # The sigmoid of a score is above one half if the score is above 0.
         heads = {
             "proba": then(scores, lambda x: two(out(x)[:, 0])),
             "label": then(scores, lambda x: place(x[:, 0])),

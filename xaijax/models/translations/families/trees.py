@@ -3,9 +3,9 @@
 scikit-learn's trees take rows in float32 and compare x <= t with t in float64; the histogram kind
 takes both in float64. Thresholds are rounded down, never to the nearest, and rows to the side of
 every threshold that they are on (`columns.rounded_down`, `on_their_side`, `tree_thresholds`), so
-that every row reaches the same leaf as in scikit-learn, to the bit. (Behind a scaler: every row of
-float64. Rows of float32 are scaled by scikit-learn in float32, where one that lies within a
-rounding of a threshold may fall on its other side.)
+that every row reaches the same leaf as in scikit-learn, bit for bit. (Behind a scaler this holds
+for every row of float64. Rows of float32 are scaled by scikit-learn in float32, where one that lies
+within a rounding of a threshold may fall on its other side.)
 
 Letters: R rows, M nodes, T trees, K outputs, L leaves of all trees, C columns that the trees
 read.
@@ -100,7 +100,7 @@ def _takes_nan(estimator: Any) -> bool:
 def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Translation:
     """The mean over trees of class shares [R, K], or of targets [R] or [R, K].
 
-    classes: None of a regressor; a list of arrays where there are several targets.
+    classes: None of a regressor; a list of arrays if there are several targets.
     """
     # [m, targets, classes] of each tree
     values, T = [np.asarray(one.tree_.value, np.float64) for one in estimators], len(estimators)
@@ -142,9 +142,10 @@ def _of_two(
     columns: Columns,
     whole: Any,
 ) -> Translation:
-    """Of two classes one sum: that of the second's share less the first's, from -1 to 1 a tree.
+    """Sum for two classes: the second's share minus the first's, from -1 to 1 a tree.
 
-    Not divided by the number of trees, so that as many trees for one as for the other sum to 0.
+    It is not divided by the number of trees, so that as many trees for one as for the other sum to
+    0.
     """
     pairs = zip(shares, totals, strict=True)
     values = [(share[:, 1:] - share[:, :1]) / total for share, total in pairs]
@@ -207,7 +208,7 @@ def gradient_boosting(estimator: Any, columns: Columns) -> Translation:
         return Translation(params, {"value": raw}, "trees")
     exponential = estimator.loss == "exponential"
     proba = then(raw, lambda x: logistic(2 * x if exponential else x))
-    # Of two classes the second is decided where the score is 0, here and in no other kind.
+    # With two classes the second is decided if the score is 0, here and in no other kind.
     label = then(raw, lambda x: (x >= 0).astype("int32") if x.ndim == 1 else x.argmax(axis=1))
     return Translation(params, {"decision": raw, "proba": proba, "label": label}, "trees")
 
@@ -278,7 +279,7 @@ def _histogram(predictor: Any, k: int, K: int) -> Tree:
 
 
 def _categories(bitsets: np.ndarray, split: np.ndarray, missing: np.ndarray) -> np.ndarray:
-    """Where each category goes, bool [splits, 257]; the last column: what is missing or unknown.
+    """Branch of each category, bool [splits, 257]; the last column: what is missing or unknown.
 
     The numbers come from the encoder in front, which makes all that it does not know missing.
     """
@@ -345,11 +346,10 @@ def _boxes(tree: Tree, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return low[leaf], high[leaf], tree.value[leaf]
 
 
-# A tree sees a column only through x <= t. Where a step before it maps a column by a function g
-# that never falls, g(x) <= t is x <= b for the largest b with g(b) <= t. So g need not be computed
-# in JAX, where its rounding would turn rows that lie on a threshold (a mean that fills gaps does):
-# b is found from g as scikit-learn computes it, in float64, and the tree reads the rows
-# themselves.
+# A tree sees a column only through x <= t. If a step before it maps a column by a function g that
+# never falls, g(x) <= t is x <= b for the largest b with g(b) <= t. g then need not be computed in
+# JAX, where its rounding would turn rows that lie on a threshold (a mean that fills gaps does): b
+# is found from g as scikit-learn computes it, in float64, and the tree reads the rows themselves.
 
 
 def folded(
@@ -426,8 +426,8 @@ class Tree:
 def forest(trees: list[Tree], columns: Columns) -> tuple[dict[str, np.ndarray], int]:
     """(params of all trees together, levels below the roots).
 
-    Nodes are numbered anew, level by level in each tree, so that the right child stands behind the
-    left one and only "left" is kept. A leaf is its own left child, where every row goes left.
+    Nodes are numbered anew, level by level in each tree, so that the right child comes right after
+    the left one and only "left" is kept. A leaf is its own left child, where every row goes left.
     """
     parts: dict[str, list[np.ndarray]] = {}
     roots, levels, nodes, splits = [], 0, 0, 0
