@@ -272,7 +272,7 @@ def drawn(rows: Any, count: int, seed: int) -> Any:
 
 
 def of_users(ask: Callable[[], Any], name: str, remedy: str = "") -> Any:
-    """What a call of the user's code returns; what the code raises is told in a line."""
+    """What a call of the user's code returns; what the code raises is shown in one line."""
     try:
         return ask()
     except (XaiError, ImportError, OSError):

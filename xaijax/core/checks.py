@@ -84,13 +84,13 @@ def text(value: Any, name: str, none: bool = False) -> Any:
 
 
 def instance(value: Any, name: str, kind: Any, wanted: str, remedy: str = "") -> None:
-    """Refuse a value that is of none of these types; wanted: which, for the message."""
+    """Refuses a value that is of none of these types; wanted: which, for the message."""
     if not isinstance(value, kind):
         raise InputTypeError(f"{name} must be {wanted}, got {type(value).__name__}.{remedy}")
 
 
 def passed(value: Any, name: str, kind: Any, wanted: str) -> None:
-    """Refuse a value that is of none of these types; wanted: what to pass."""
+    """Refuses a value that is of none of these types; wanted: what to pass."""
     if not isinstance(value, kind):
         raise InputTypeError(f"{name}: got {type(value).__name__}; pass {wanted}.")
 

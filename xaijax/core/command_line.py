@@ -41,7 +41,7 @@ def option(
     type: Callable[[str], Any] | None = None,
     **more: Any,
 ) -> None:
-    """Add an option, "--rows N" with what stands for its value, or an argument, "file FILE"."""
+    """Adds an option, "--rows N" with what stands for its value, or an argument, "file FILE"."""
     flag, _, shown = name.partition(" ")
     given = {"type": type, "metavar": shown or None}
     more |= {word: one for word, one in given.items() if one is not None}

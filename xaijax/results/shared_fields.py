@@ -186,7 +186,7 @@ class ResultOfRows:
         }
 
     def _save(self, path: str | os.PathLike[str], format: str, later: Sequence[str] = ()) -> None:
-        """Write all fields; `later`, which older versions do not know, where they are set."""
+        """Writes all fields; `later`, which older versions do not know, if they are set."""
         kept = self._plain().items()
         npz.write(path, {n: one for n, one in kept if n not in later or one is not None}, format)
 

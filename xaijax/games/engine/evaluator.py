@@ -289,10 +289,10 @@ class Engine:
     def worthwhile(self) -> bool:
         """Whether the structure saves enough of a row to be worth the programs that it needs.
 
-        A first layer does where its products are a LEAST_SHARE of the model's. Its programs take
-        about a second to compile; a model with a smaller share runs for half a minute before that
-        second is won back. It hangs on the model's sizes alone, as bits do: not on the number of
-        instances, which would then change the last bits of each other's values. What a person
+        A first layer does if its products are a LEAST_SHARE of the model's. Its programs take about
+        a second to compile; a model with a smaller share runs for half a minute before that second
+        is won back. It depends on the model's sizes alone, as rounding does: not on the number of
+        instances, which would then change the last bits of each other's values. What the user
         declared is used whatever it saves.
         """
         if self.found is None:

@@ -240,7 +240,7 @@ class Averaged:
             return tables, full, (top - bottom).max(axis=1), well
 
     def _step(self, tiles: int) -> int:
-        """Tiles of a dispatch, of so many."""
+        """Tiles of a dispatch, given their number in all."""
         dispatches = -(-tiles // self._tiles)
         dispatches = min(tiles, -(-dispatches // self._alike) * self._alike)
         return -(-tiles // max(dispatches, 1)) or 1

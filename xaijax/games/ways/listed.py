@@ -218,7 +218,7 @@ class ByList:
             yield chosen[first : first + len(differs)], None if random else differs
 
     def _means(self, rows: np.ndarray, differs: np.ndarray | None, backend: Backend) -> np.ndarray:
-        """Of one stretch, float64 [n, C, K]."""
+        """Means of one stretch, float64 [n, C, K]."""
         out = np.zeros((len(rows), len(self._masks), self._K))
         for way, part in self._parts(backend, len(rows), differs):
             masks = self._masks[part.coalitions]

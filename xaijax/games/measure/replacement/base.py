@@ -93,7 +93,7 @@ class Replacement:
 
     @cached_property
     def for_loops(self) -> np.ndarray:
-        """Codes [B, C] of the donors, of which a hybrid takes the columns of its absent players."""
+        """Codes [B, C] of the donors; a hybrid takes the columns of its absent players from one."""
         return self.codes
 
     def may_change(self, own: np.ndarray) -> np.ndarray:
