@@ -25,7 +25,7 @@ import xaijax
 from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
 from xaijax.core.optional import require
-from xaijax.core.travel import made_of
+from xaijax.core.pickling import made_of
 from xaijax.sweeps.directory import RunDirectory
 from xaijax.sweeps.inputs import background_of, distinct_of, source_of
 

@@ -23,7 +23,7 @@ from xaijax_kernels.rules.perturbed_rows import (
     Subjects,
     run_pulls,
 )
-from xaijax_kernels.structures.first_layer import WalkShape, walk_tiles
+from xaijax_kernels.structures.first_layer import ScanShape, scan_tiles
 
 # N instances, B donors, P players, K outputs, S slots of 2^BITS rows in a tile of R rows.
 N, B, P, K, S, BITS = 3, 4, 5, 2, 16, 4
@@ -88,11 +88,11 @@ def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ..
     yield from lines(mesh, split, T)
     yield from averaging(mesh, split, T)
     yield from listing(mesh, split, T)
-    walk = WalkShape(P, 2, 3, 4, K, "float32")
+    walk = ScanShape(P, 2, 3, 4, K, "float32")
     fixed = (NETWORK, f32(N, P), f32(2, 3, P), f32(2, 3), i32(4, P), split(i32(devices)))
     yield (
-        "walk_tiles",
-        partial(walk_tiles, dense_layer, after_layer, walk, mesh),
+        "scan_tiles",
+        partial(scan_tiles, dense_layer, after_layer, walk, mesh),
         (*fixed, split(i32(T, 4))),
     )
     pairs = over_tiles(partial(reduce_pairs, group=2), mesh, (True, False, False, False))

@@ -9,7 +9,7 @@ from parties import GUEST, HOST, SECRET, Watched, guest_of, host_of, logistic, m
 import xaijax as xj
 from xaijax import federated as fd
 from xaijax.federated.host.answers import GuestAnswers
-from xaijax.federated.host.asking import Conversation
+from xaijax.federated.host.queries import Conversation
 from xaijax.federated.wire import party
 from xaijax.federated.wire.messages import LARGEST, VERSION, decode, encode
 from xaijax.federated.wire.party import ask
@@ -102,7 +102,7 @@ def opened(guest: fd.Guest):
 
 def test_a_wrong_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_of(SPLIT, X)
-    monkeypatch.setattr("xaijax.federated.host.asking.VERSION", 9)
+    monkeypatch.setattr("xaijax.federated.host.queries.VERSION", 9)
     with pytest.raises(xj.FederatedProtocolError, match=r"refused \(version\): .* this party"):
         host_of(SPLIT, X, fd.InMemory(guest))(X[:, HOST], progress=False)
 

@@ -19,7 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 import xaijax as xj
-from xaijax.games.ways import averaged
+from xaijax.games.strategies import averaged
 from xaijax_kernels.structures import factors
 
 EPS = 2.0**-24

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games import ask
-from xaijax.games.ways import by_parts
+from xaijax.games import queries
+from xaijax.games.strategies import by_parts
 
 EPS = 2.0**-24
 P, UNITS = 9, 5
@@ -51,7 +51,7 @@ def test_values_are_those_of_the_definition(B: int, weighted: bool) -> None:
     X, donors, masks = rows(1, 3), rows(2, B), listed.coalitions_of(P, 70)
     weights = np.random.default_rng(B).random(B) if weighted else None
     game = listed.game_of(xj.as_model(f), X, donors, weights=weights)
-    got = ask.values(game, masks)
+    got = queries.values(game, masks)
     assert game.structure == "first layer" and game.count.distinct == 3 * B * 70
     wanted = listed.oracle(host, X, donors, masks, weights)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
@@ -62,7 +62,7 @@ def test_players_of_several_columns_and_outputs() -> None:
     groups = [[0, 3, 8], [1], [2, 4], [5, 7], [6]]
     X, donors, masks = rows(3, 20), rows(4, 12), listed.coalitions_of(5, 20)
     game = listed.game_of(xj.as_model(f), X, donors, {str(g): g for g in groups})
-    got = ask.values(game, masks)
+    got = queries.values(game, masks)
     assert game.structure == "first layer"
     wanted = listed.oracle(host, X, donors, masks, groups=groups)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
@@ -76,7 +76,7 @@ def test_few_players_of_many_columns() -> None:
     X, donors, masks = rows(3, 20, 24), rows(4, 12, 24), listed.coalitions_of(4, 20)
     with mock.patch.object(by_parts, "player_parts", wraps=by_parts.player_parts) as made:
         game = listed.game_of(xj.as_model(f), X, donors, players)
-        got = ask.values(game, masks)
+        got = queries.values(game, masks)
     assert made.called and game.structure == "first layer"
     groups = [list(range(6 * p, 6 * p + 6)) for p in range(4)]
     wanted = listed.oracle(host, X, donors, masks, groups=groups)
@@ -86,11 +86,11 @@ def test_few_players_of_many_columns() -> None:
 def test_bits_do_not_depend_on_the_other_instances() -> None:
     f, _ = network(P)
     X, donors, masks = rows(1, 37), rows(2, 20), listed.coalitions_of(P, 33)
-    whole = ask.values(listed.game_of(xj.as_model(f), X, donors), masks)
+    whole = queries.values(listed.game_of(xj.as_model(f), X, donors), masks)
     order = np.random.default_rng(0).permutation(37)
     model = xj.as_model(f)
-    again = ask.values(listed.game_of(model, X[order], donors), masks)
-    alone = ask.values(listed.game_of(model, X[5:6], donors), masks)
+    again = queries.values(listed.game_of(model, X[order], donors), masks)
+    alone = queries.values(listed.game_of(model, X[5:6], donors), masks)
     assert again.tobytes() == whole[order].tobytes()
     assert alone.tobytes() == whole[5:6].tobytes()
     assert np.ptp(whole[:, 0], axis=0).max() == 0  # nothing kept of x
@@ -108,7 +108,7 @@ def test_instances_near_to_donors_go_by_corners() -> None:
         return of(self, backend, rows, *given)
 
     with mock.patch.object(by_parts.ByParts, "of", count):
-        got = ask.values(listed.game_of(xj.as_model(f), X, donors), masks)
+        got = queries.values(listed.game_of(xj.as_model(f), X, donors), masks)
     assert counted == [1]  # the one that differs from all donors in all columns
     wanted = listed.oracle(host, X, donors, masks)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=accepted(P))
@@ -127,7 +127,7 @@ def test_rows_are_asked_where_parts_do_not_pay() -> None:
     cases = [(f, 3, None), (lambda X: f(X) * X[:, :1], 8, None), (deep, 8, None), (f, 8, "plain")]
     for model, B, structure in cases:
         game = listed.game_of(xj.as_model(model, structure=structure), rows(1, 2), rows(2, B))
-        ask.values(game, listed.coalitions_of(P, 20))
+        queries.values(game, listed.coalitions_of(P, 20))
         assert game.structure is None
 
 
@@ -145,9 +145,9 @@ def test_a_bad_answer_is_told_with_its_row(nonfinite: Any) -> None:
     game = listed.game_of(xj.as_model(f, nonfinite=nonfinite), X, donors)
     if nonfinite == "raise":
         with pytest.raises(xj.ModelOutputError, match="X row 1.*background row 4"):
-            ask.values(game, masks)
+            queries.values(game, masks)
         return
-    got = ask.values(game, masks)
+    got = queries.values(game, masks)
     wrong = np.isnan(got[:, :, 0])
     assert wrong.tolist() == [[False] * 3, [False, True, False], [False] * 3]
 

@@ -11,7 +11,7 @@ import pytest
 from listed import agreeing, coalitions_of, game_of
 
 import xaijax as xj
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.engine import device
 from xaijax.games.engine import evaluator as setting
 
@@ -38,7 +38,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 def asked(backend: str, X: np.ndarray, donors: np.ndarray, rows=None, **options) -> np.ndarray:
     game = game_of(model_of(backend), X, donors, weights=WEIGHTS, tile=256, **options)
-    return ask.values(game, MASKS, rows)
+    return queries.values(game, MASKS, rows)
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -91,7 +91,7 @@ def test_a_device_out_of_memory_is_asked_again_with_half_the_tile(monkeypatch):
     monkeypatch.setattr(device.DeviceBackend, "_tiles", short_of_memory)
     game = game_of(model_of("jax"), X, donors, weights=WEIGHTS, tile=512, batch_size=512)
     with pytest.warns(xj.XaiWarning, match="ran out of memory with tile=512"):
-        got = ask.values(game, MASKS)
+        got = queries.values(game, MASKS)
     assert same_bits(got, whole)
     calm = game_of(model_of("jax"), X, donors, weights=WEIGHTS, tile=256)
     calm.values(MASKS)

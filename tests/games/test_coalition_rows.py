@@ -19,7 +19,7 @@ from listed import (
 )
 
 import xaijax as xj
-from xaijax.games import ask
+from xaijax.games import queries
 
 C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of two
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -47,7 +47,7 @@ def test_rows_calls_and_dispatches(backend, kind):
     game = game_of(model, X, donors, tile=512, batch_size=1024, devices=1)
     assert game.probe().outputs == 1  # probed
     calls.clear()
-    ask.values(game, coalitions_of(P, C))
+    queries.values(game, coalitions_of(P, C))
     plan = planned_rows(differing_players(X, donors), C)
     assert game.count.distinct == plan.sum()
     plain = plan == C * len(donors)
@@ -80,7 +80,7 @@ def test_the_quotient_is_used_from_a_quarter_fewer_rows_on():
         game = game_of(xj.as_model(f, backend="host"), X, donors)
         assert game.probe().outputs == 1
         seen.clear()
-        values = ask.values(game, masks)
+        values = queries.values(game, masks)
         assert game.count.distinct == sum(seen) == rows
         np.testing.assert_allclose(values[0, :, 0], oracle(f, X, donors, masks)[0], atol=1e-14)
 
@@ -90,7 +90,7 @@ def test_a_random_model_is_asked_anew_for_hybrids_that_agree():
     model = xj.as_model(lambda X: rng.random(len(X)), backend="host", deterministic=False)
     X, donors = agreeing(40)
     game = game_of(model, X, donors)
-    values = ask.values(game, coalitions_of(40, C))
+    values = queries.values(game, coalitions_of(40, C))
     assert game.count.distinct == 4 * 4 * C
     # 592 means of four uniform numbers: no two are equal but with chance 592^2 2^-50.
     assert len(np.unique(values)) == values.size
@@ -118,7 +118,7 @@ def test_an_answer_that_is_not_finite_is_named(backend, kind):
     masks[1] = False  # the probe's rows hold f(x) itself, which must be finite
     model_rows = "X row 0 with background row 2 and the players \\['x3', "
     with pytest.raises(xj.ModelOutputError, match=model_rows) as raised:
-        ask.values(game, masks, np.array([0]))
+        queries.values(game, masks, np.array([0]))
     assert "x35" in str(raised.value)
 
 
@@ -136,5 +136,5 @@ def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     game.evaluator.engine = dataclasses.replace(  # the probe would meet the donor
         well.engine, replacement=game.engine.replacement
     )
-    assert np.isfinite(ask.values(game, masks)).all()
+    assert np.isfinite(queries.values(game, masks)).all()
     assert game.count.padded > 0

@@ -20,9 +20,9 @@ from listed import (
 from often import some_slow
 
 import xaijax as xj
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.engine import host as make
-from xaijax.games.ways import listed
+from xaijax.games.strategies import listed
 
 C = 37  # neither a multiple of 16 coalitions, which is a slot, nor a power of two
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
@@ -61,11 +61,11 @@ def test_distinct_donors_of_few_coalitions_in_any_order(backend):
     for masks in ([[0, 0, 0], [1, 1, 0], [1, 0, 1]], [[1, 1, 0], [0, 0, 0], [1, 0, 1]]):
         game = game_of(model_of(backend, P), X, donors, weights=None)
         kept = np.array(masks, bool)
-        got = ask.values(game, kept, distinct=True)
+        got = queries.values(game, kept, distinct=True)
         assert game.count.distinct < len(X) * len(kept) * len(donors) / 4  # donors were shared
         answers = definition(P)(donors)
         np.testing.assert_allclose(
-            got, ask.values(game, kept), rtol=0, atol=2 * bound(backend, P, answers)
+            got, queries.values(game, kept), rtol=0, atol=2 * bound(backend, P, answers)
         )
 
 
@@ -77,7 +77,7 @@ def test_values_are_the_definition(backend, kind, P, outputs):
     X, donors = rows_of(kind, P)
     masks = coalitions_of(P, C)
     game = game_of(model_of(backend, P, outputs), X, donors, weights=WEIGHTS)
-    got = ask.values(game, masks)
+    got = queries.values(game, masks)
     expected = oracle(definition(P, outputs), X, donors, masks, WEIGHTS)
     expected = expected.reshape(len(X), C, outputs)
     atol = bound(backend, P, expected)
@@ -94,7 +94,9 @@ def test_values_are_the_definition(backend, kind, P, outputs):
     else:
         assert (planned == C * len(donors)).all()
 
-    some = ask.values(game, masks[5:20], np.array([2, 0]))  # other rows, another and shorter list
+    some = queries.values(
+        game, masks[5:20], np.array([2, 0])
+    )  # other rows, another and shorter list
     np.testing.assert_allclose(some, expected[[2, 0], 5:20], rtol=0, atol=atol)
 
 
@@ -110,7 +112,7 @@ def test_groups_and_a_link_after_the_mean(backend, kind):
     expected = oracle(f, X, donors, masks, WEIGHTS, groups, np.arctan)
     # arctan shrinks an error, and its own rounding is below that of a number of size P.
     np.testing.assert_allclose(
-        ask.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 40, expected)
+        queries.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 40, expected)
     )
     planned = planned_rows(differing_players(X, donors, groups), C)
     assert game.count.distinct == planned.sum()
@@ -138,7 +140,7 @@ def test_images_with_a_player_mask(backend):
     game = game_of(model, *shaped, players=mask)
     expected = oracle(host, X, donors, masks, groups=groups)
     np.testing.assert_allclose(
-        ask.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 48, expected)
+        queries.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 48, expected)
     )
     assert game.count.distinct == planned_rows(differing_players(X, donors, groups), C).sum()
 
@@ -167,7 +169,7 @@ def test_missing_numbers_agree_with_each_other(backend):
     game = game_of(model, X, donors)
     expected = oracle(lambda X: f(filled(X)), X, donors, masks)
     np.testing.assert_allclose(
-        ask.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 40, expected)
+        queries.values(game, masks)[:, :, 0], expected, rtol=0, atol=bound(backend, 40, expected)
     )
     marked = [np.where(np.isnan(rows), np.float32(99), rows) for rows in (X, donors)]
     assert game.count.distinct == planned_rows(differing_players(*marked), C).sum()
@@ -193,7 +195,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, kind, monke
     monkeypatch.setattr(listed, "ListedStream", watched)
     monkeypatch.setattr(make, "SMALLEST_OF_WIDE", 8)  # 32 rows take more than these bytes
     game = game_of(model_of(backend, P, K), X, donors, weights=weights, max_memory=memory)
-    got = ask.values(game, masks)
+    got = queries.values(game, masks)
     expected = oracle(definition(P, K), X, donors, masks, weights).reshape(5, C, K)
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound(backend, P, expected))
     if kind == "continuous":  # precondition: all three were cut
@@ -226,7 +228,7 @@ def test_whatever_the_sizes_and_agreements(data):
     least = 3 * 256 * P * 8 + 2 * donors.nbytes
     memory = data.draw(st.sampled_from([None, least]))
     game = game_of(xj.as_model(f, backend="host"), X, donors, weights=weights, max_memory=memory)
-    got = ask.values(game, masks)[:, :, 0]
+    got = queries.values(game, masks)[:, :, 0]
     expected = oracle(f, X, donors, masks, weights)
     # At most 70 terms of size 4 in float64, rounded in another order.
     np.testing.assert_allclose(got, expected, rtol=0, atol=280 * 16 * 2.0**-53)

@@ -8,9 +8,9 @@ import pytest
 from listed import coalitions_of, game_of, oracle, rows_of
 
 import xaijax as xj
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.engine import host as make
-from xaijax.games.ways import listed as own_lists
+from xaijax.games.strategies import listed as own_lists
 
 C, P = 37, 40  # neither a multiple of 16 coalitions, which is a slot; two words of 32 players
 WEIGHTS = [0.4, 0.1, 0.3, 0.2]
@@ -51,14 +51,14 @@ def test_values_are_the_definition(backend, outputs):
     X, donors = rows_of("continuous", P)
     game, masks = game_of(model_of(backend, outputs), X, donors, weights=WEIGHTS), own_masks(len(X))
     expected = expected_of(X, donors, masks, outputs, WEIGHTS)
-    got = ask.own_values(game, masks, np.arange(len(X)))
+    got = queries.own_values(game, masks, np.arange(len(X)))
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound(backend, expected))
     assert game.count.distinct == len(X) * C * len(donors)
     # What the first instance keeps is not what the others keep.
-    assert np.abs(got - ask.values(game, masks[0])).max() > 0.1
+    assert np.abs(got - queries.values(game, masks[0])).max() > 0.1
 
     some = np.array([2, 0])  # other rows, in another order
-    got = ask.own_values(game, masks[some], some)
+    got = queries.own_values(game, masks[some], some)
     np.testing.assert_allclose(got, expected[some], rtol=0, atol=bound(backend, expected))
 
 
@@ -80,7 +80,7 @@ def test_little_memory_cuts_coalitions_donors_and_instances(backend, monkeypatch
     game = game_of(model_of(backend, K), X, donors, weights=None, max_memory=memory)
     masks = own_masks(5)
     expected = expected_of(X, donors, masks, K)
-    got = ask.own_values(game, masks, np.arange(5))
+    got = queries.own_values(game, masks, np.arange(5))
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound(backend, expected))
     # Precondition: all three were cut; and every row is still asked once.
     assert all(n < 5 for n, _, _ in pieces) and min(c for _, _, c in pieces) < C
@@ -100,7 +100,7 @@ def test_a_bad_answer_names_whose_coalition_it_is():
     game = game_of(model, X, np.zeros((1, 3)), weights=None)
     kept = r"X row 1 with background row 0 and the players \['x0', 'x2'\] kept"
     with pytest.raises(xj.ModelOutputError, match=kept):
-        ask.own_values(game, masks, np.arange(2))
+        queries.own_values(game, masks, np.arange(2))
 
 
 def test_a_link_that_fails_names_the_coalition_of_its_instance():
@@ -110,4 +110,4 @@ def test_a_link_that_fails_names_the_coalition_of_its_instance():
     masks = np.array([[[1, 1, 0]], [[1, 1, 1]], [[0, 1, 1]]], bool)
     game = game_of(model, X, np.zeros((1, 3)), weights=None, link="logit")
     with pytest.raises(xj.ModelOutputError, match=r"'x1', 'x2'\] kept"):
-        ask.own_values(game, masks, np.arange(3))
+        queries.own_values(game, masks, np.arange(3))

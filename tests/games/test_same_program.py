@@ -18,7 +18,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
-from xaijax.models.asking import findings as same_program
+from xaijax.models.queries import findings as same_program
 
 P, B = 5, 24
 RNG = np.random.default_rng(7)

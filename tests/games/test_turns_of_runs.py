@@ -72,7 +72,7 @@ RUNS = {
     "kernel, whole rows": (lambda: sampled("kernel", "plain"), {"run_tiles"}),
     "kernel": (lambda: sampled("kernel"), {"listed_means"}),
     "split": (split, {"mean_tables", "listed_means"}),
-    "permutation": (lambda: sampled("permutation"), {"walk_tiles"}),
+    "permutation": (lambda: sampled("permutation"), {"scan_tiles"}),
     "anchors": (anchors, {"run_pulls"}),
 }
 

@@ -301,7 +301,7 @@ def test_predict_is_held_against_the_probe(monkeypatch: pytest.MonkeyPatch) -> N
     model.probe(B)
     compiled = compiler.compile_sound
     monkeypatch.setattr(
-        "xaijax.models.asking.predict.compile_sound",
+        "xaijax.models.queries.predict.compile_sound",
         lambda lowered: lambda *given: compiled(lowered)(*given) * 1.01,
     )
     with pytest.raises(xj.ModelOutputError, match="asked for 4096 than when it is asked for 32"):

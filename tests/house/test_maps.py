@@ -27,7 +27,7 @@ UNTYPED = {
     "xaijax/methods/qii/arguments.py": 1,
     "xaijax/methods/qii/outcome.py": 5,
     "xaijax/methods/qii/problem.py": 1,
-    "xaijax/models/asking/findings.py": 5,
+    "xaijax/models/queries/findings.py": 5,
     "xaijax/models/model.py": 1,
     "xaijax/models/structure/agreement.py": 4,
     "xaijax/models/structure/declared.py": 1,

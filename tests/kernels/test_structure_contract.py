@@ -29,7 +29,7 @@ from xaijax_kernels.structures.columnwise import Columnwise, largest
 from xaijax_kernels.structures.dense import Dense
 
 S, BITS, R = 4, 3, 6
-DEFAULT = {"dense", "walks", "by_columns", "level", "columns", "of_columns", "closed_form"}
+DEFAULT = {"dense", "scans", "by_columns", "level", "columns", "of_columns", "closed_form"}
 DEFAULT |= {"prepares", "prepared", "prepared_corners", "some"}  # of sums of products alone
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
@@ -119,7 +119,7 @@ def test_sizes(name: str) -> None:
     for platform in ("cpu", "gpu", "tpu"):
         assert known.block(1 << 12, platform) in {1 << bits for bits in range(13)}
     assert known.parts == known.width or not known.adds
-    assert not known.walks or known.dense is not None
+    assert not known.scans or known.dense is not None
     if known.dense is not None:
         weights, bias = known.dense
         width = (known.width,)
@@ -284,17 +284,19 @@ def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
         assert set(asked) == {256 if platform == "cpu" else 4096}
 
 
-@pytest.mark.parametrize(("known_turns", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)])
+@pytest.mark.parametrize(
+    ("known_trip_counts", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)]
+)
 @pytest.mark.parametrize("name", some_slow([name for name in CASES if layer(name).prepares], 3))
 def test_corners_of_what_is_prepared(
-    name: str, known_turns: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
+    name: str, known_trip_counts: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "LEAVES", leaves)  # taken together: several turns of a loop
     known, x, donors = layer(name), rows(1, 1), rows(2, S)
     player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
     own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))
     of_x, of_donors = (known.prepared(known.columns(one), own) for one in (x, donors))
-    got = known.prepared_corners(jnp.sin, 3, of_x[0], of_donors, known_turns)
+    got = known.prepared_corners(jnp.sin, 3, of_x[0], of_donors, known_trip_counts)
     masks = ((np.arange(8)[:, None] >> np.arange(3)) & 1)[:, player] > 0
     pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
     wanted = np.sin(whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1)))))

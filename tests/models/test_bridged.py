@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.models.asking import comparison
-from xaijax.models.asking.comparison import Bridged
+from xaijax.models.queries import comparison
+from xaijax.models.queries.comparison import Bridged
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 2)).astype("f4")

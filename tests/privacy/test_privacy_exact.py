@@ -11,7 +11,7 @@ from privacy_cases import LATTICE, before_noise, chances, scores
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import xaijax as xj
-from xaijax.games.ways import plain as _plain
+from xaijax.games.strategies import plain as _plain
 from xaijax.methods.qii import recount as _qii_recount
 from xaijax.models.translations import registry
 from xaijax.results.recount import remembered

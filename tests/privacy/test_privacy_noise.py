@@ -132,7 +132,7 @@ ELSEWHERE = {
         "numpy.random (np.random)",
         "numpy.random (jax.random)",
     },
-    "xaijax/models/identity/fit_stamp.py": {"numpy.random (np.random)"},
+    "xaijax/models/identity/fit_fingerprint.py": {"numpy.random (np.random)"},
     # Rows by which a structure or a translation is compared with the model, drawn with a fixed
     # seed when the model is read. They decide no value that a release counts.
     "xaijax/models/structure/agreement.py": {
@@ -140,7 +140,7 @@ ELSEWHERE = {
         "numpy.random (np.random.default_rng(0).random)",
     },
     "xaijax/models/structure/found.py": {"numpy.random (np.random)"},
-    "xaijax/models/asking/comparison.py": {"numpy.random (np.random)"},
+    "xaijax/models/queries/comparison.py": {"numpy.random (np.random)"},
     "xaijax/tables/frames.py": {"require"},  # pandas and polars
 }
 
@@ -202,7 +202,7 @@ def test_noise_has_one_source():
         "xaijax.results.private_explanation",
     ]
     modules = reached([*ours, *others])
-    assert {"xaijax.results.recount", "xaijax.games.ways.plain"} <= modules
+    assert {"xaijax.results.recount", "xaijax.games.strategies.plain"} <= modules
     allowed = ALLOWED | ELSEWHERE
     for name in sorted(modules):
         path = library_modules()[name]

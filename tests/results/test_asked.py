@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.results.asked import asked, background, meaning, told_output
+from xaijax.results.asked import asked, background, describe_output, meaning
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_background(facts, words):
 def test_the_question():
     facts = {"quantity": "proba", "selected_output": "yes", "link": "logit"}
     assert asked(facts) == "asked: logit of the probability of yes"
-    told = [told_output(one) for one in ("yes", 1, "proba", "value")]
+    told = [describe_output(one) for one in ("yes", 1, "proba", "value")]
     assert told == ["output yes", "output 1", "proba", "model output"]
     assert asked({}) == "" and asked({"quantity": "my own"}) == "asked: my own"
 

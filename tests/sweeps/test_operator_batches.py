@@ -12,7 +12,7 @@ import pytest
 from sweeping import B, X, explainer, product
 
 import xaijax as xj
-from xaijax.core.travel import OpenedCache
+from xaijax.core.pickling import OpenedCache
 
 arrow = pytest.importorskip("pyarrow", reason="needs the extra [scale]")
 NAMES = list("abcd")

@@ -13,8 +13,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.core.pickling import made_of
 from xaijax.core.public import public
-from xaijax.core.travel import made_of
 from xaijax.core.typing import Rows
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.methods.explainer.explainer import Explainer

@@ -19,12 +19,12 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
 from xaijax.estimators.driver import METHODS, InstanceValues, sampled
-from xaijax.games import ask
-from xaijax.games.ask import ExactCost
+from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import replacement_of
-from xaijax.games.measure.score import chosen_column, read_outputs
+from xaijax.games.measure.score import read_outputs, target_column
+from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
@@ -32,9 +32,9 @@ from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.record import functions_of
 from xaijax.models.model import Model
 from xaijax.players.index import Index, named
-from xaijax.players.players import OwnPlayers, player_names
+from xaijax.players.players import PerInstancePlayers, player_names
 from xaijax.results import same_question
-from xaijax.results.asked import asked_output
+from xaijax.results.asked import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Curves, Judgement, Judgements
 from xaijax.tables.rows import rows_of
@@ -241,7 +241,7 @@ def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs
     held = rows_of(X).take(np.repeat(np.arange(N), K)) if K > 1 else X
     game = _game(explainer, held, _ranked(explainer, values), outputs)
     first = np.arange(P) < np.arange(P + 1)[:, None]  # [P + 1, P]: the first s are kept
-    asked = ask.values(game, np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
+    asked = queries.values(game, np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
     each = asked.reshape(N, K, 2 * P, K)
     own = np.stack([each[:, k, :, k] for k in range(K)], axis=2)  # [N, 2 P, K]
     insertion, rest = own[:, : P + 1], own[:, P + 1 :]
@@ -255,7 +255,9 @@ def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
     each = values.transpose(0, 2, 1).reshape(N * K, P)
     rank = np.argsort(np.argsort(-each, axis=1, kind="stable"), axis=1, kind="stable")
     players = explainer.players
-    of_entry = players.of_entry if isinstance(players, OwnPlayers) else players.of_column[None]
+    of_entry = (
+        players.of_entry if isinstance(players, PerInstancePlayers) else players.of_column[None]
+    )
     owner = np.repeat(np.broadcast_to(of_entry, (N, of_entry.shape[1])), K, axis=0)
     return np.where(owner < 0, -1, np.take_along_axis(rank, np.maximum(owner, 0), axis=1))
 
@@ -265,9 +267,9 @@ def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -
     background, weights, *_, limits = explainer._given
     asked = cast(Model, explainer.model)
     donors = replacement_of(asked, background, weights, X)
-    own = OwnPlayers(numbers, player_names(explainer.players.count))
+    own = PerInstancePlayers(numbers, player_names(explainer.players.count))
     parts = with_own(asked, donors, own, explainer._of_each)
-    score = None if outputs is None else chosen_column()
+    score = None if outputs is None else target_column()
     evaluator = Evaluator(asked, *parts, limits, score=score, offsets=outputs is None)
     rows = evaluator.engine.replacement.table.read(X, "X", asked.allow_nan)
     chosen = None
@@ -291,7 +293,9 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
     It also raises for another order of outputs if the model names its outputs.
     """
-    own = same_question.amount_of(asked_output(explainer.model) | {"link": explainer.quantity.name})
+    own = same_question.amount_of(
+        output_question(explainer.model) | {"link": explainer.quantity.name}
+    )
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
@@ -439,11 +443,11 @@ def truth_of(
     )
 
 
-def _choice(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
+def _choice(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
     """Chooses exact values where "auto" would; `SAMPLER` takes the rest, with a run's share of the
     budget.
     """
-    found = choose(game, survey, "auto", index, budget)
+    found = choose(game, costs, "auto", index, budget)
     if found.sampler is None:
         return found
     least = METHODS[SAMPLER].smallest_budget(game.P, index)

@@ -4,7 +4,7 @@ Reading order:
 
     compilation_cache   compiled programs kept in a folder, for the next process
     compiler            compiles programs around a known fault of the compiler
-    travel              recipes by which explainers and models are pickled
+    pickling            recipes by which explainers and models are pickled
     public              wraps public callables: an unknown keyword raises an error before any work
     elsewhere           names of shap, captum and others, and their counterparts here
     typing              the types that public signatures name: rows, a model, a progress bar

@@ -428,7 +428,7 @@ def row_weights(
 MINUTE_OF_A_CORE = 1.5e12
 
 
-def tell(said: str, ways: str) -> None:
+def warn_slow(said: str, ways: str) -> None:
     """Warns that a run takes long; `ways` says how to shorten it."""
     warn(
         f"{said}: more than about a minute. To ask for less: {ways}. To go on without this "

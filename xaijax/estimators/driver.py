@@ -24,7 +24,7 @@ from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
 from xaijax.estimators.race import RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.run import GameRun
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
@@ -214,10 +214,10 @@ def sampled_cost(
     state, new, _ = next(iter(drawn))
     game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
-        if drawn.walks:
-            ask.walk_cost(game, len(state.orders), rows[i : i + together])
+        if drawn.scans:
+            queries.scan_cost(game, len(state.orders), rows[i : i + together])
         else:
-            ask.values_cost(game, len(new) + 2, rows[i : i + together])
+            queries.values_cost(game, len(new) + 2, rows[i : i + together])
 
 
 class _Drawn:
@@ -241,7 +241,7 @@ class _Drawn:
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
         self.orders = method.scans_orders(index)
-        self.walks = self.orders and game.may_walk()
+        self.scans = self.orders and game.may_scan()
         self._state = method.init(game.P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
 
@@ -264,18 +264,20 @@ def _fill(
     """Writes the results of as many instances as fit the memory with their coalitions' values."""
     n, K = len(rows), game.probe().outputs
     left = np.arange(n)  # instances that go on
-    moves = ask.moving(game, rows)
+    moves = queries.moving(game, rows)
     values = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
     for number, (state, new, last) in enumerate(drawn, start=1):
         first = values.shape[1] == 0
-        if drawn.walks:
-            walked = ask.walk(game, state.orders[pairs:], rows[left])
+        if drawn.scans:
+            walked = queries.walk(game, state.orders[pairs:], rows[left])
             if first:
                 out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
             asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
         else:
-            asked = ask.values(game, _Listed(drawn.method, state, new, game.P, first), rows[left])
+            asked = queries.values(
+                game, _Listed(drawn.method, state, new, game.P, first), rows[left]
+            )
             if first:
                 out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
         values = asked if first else np.concatenate([values, asked], axis=1)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.games.strategies.totals import OfSets, Weights
 from xaijax.players.index import Index
 from xaijax_kernels.games.semivalues import count, of_tables, semivalue
 
@@ -69,21 +69,21 @@ class Exact:
 
     def in_closed_form(self, game: GameRun) -> bool:
         """Whether the values come from full rows alone; probes the model."""
-        return ask.in_closed_form(game, self.weights)
+        return queries.in_closed_form(game, self.weights)
 
     def cost(self, game: GameRun, rows: np.ndarray) -> None:
         """Adds what `estimate` asks for the instances `rows` [n] to the game's cost."""
         if game.quantity.linear:
-            ask.semivalues_cost(game, self.weights, rows)
+            queries.semivalues_cost(game, self.weights, rows)
         else:
-            ask.tables_cost(game, rows)
+            queries.tables_cost(game, rows)
 
     def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
         """The values of the instances `rows` [n]."""
         p = self.p
         if not game.quantity.linear:
             return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
-        totals = ask.semivalues(game, self.weights, rows)
+        totals = queries.semivalues(game, self.weights, rows)
         errors = _noise_errors(game, lambda: _squares(p), len(rows))
         return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
@@ -93,7 +93,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
 
     They come in closed form if there is one, else by pairs (`by_pairs`), else by full tables.
     """
-    if not by_pairs(game, of)[rows].all() and not ask.in_closed_form(game, Weights(of)):
+    if not by_pairs(game, of)[rows].all() and not queries.in_closed_form(game, Weights(of)):
         if game.engine.findings.noise is not None:
             raise InputError(
                 f"order={of.order}: sets of this size go by full tables, which do not show "
@@ -101,7 +101,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
             )
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
-    totals = ask.semivalues(game, Weights(of), rows)
+    totals = queries.semivalues(game, Weights(of), rows)
     errors = _noise_errors(game, lambda: _squares_of(of, game.P), len(rows))
     return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
 
@@ -143,7 +143,7 @@ def by_tables(
 ) -> Estimate:
     """What `read` makes of full tables [n, 2^P, K]: values [n, P, K] and base values [n, K]."""
     values, base, full, span = [], [], [], []
-    for table in ask.tables(game, rows):
+    for table in queries.tables(game, rows):
         span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
         for parts, part in zip((values, base), read(table), strict=True):
             parts.append(part)

@@ -39,7 +39,7 @@ from xaijax.estimators.stopping import (
     players_of,
     signs_of,
 )
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.run import GameRun
 from xaijax_kernels.games import sampling
 
@@ -203,7 +203,7 @@ class _GamePairs:
         own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
         others = rank[None, :, None]
         kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
-        v = ask.own_values(self.game, kept.reshape(n, -1, self.game.P), self.rows[some])
+        v = queries.own_values(self.game, kept.reshape(n, -1, self.game.P), self.rows[some])
         v = v.reshape(n, len(rank), a, EACH, -1)
         far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
         without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)

@@ -21,7 +21,7 @@ from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.player_values import Values, values_of, whole
 from xaijax.games.measure.score import Score
 from xaijax.games.refuse import refuse_bad_scores
-from xaijax.models.asking.predict import run_jax
+from xaijax.models.queries.predict import run_jax
 from xaijax.models.structure.agreement import by_structure, sensitivity
 
 if TYPE_CHECKING:

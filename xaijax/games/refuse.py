@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import MINUTE_OF_A_CORE, tell
+from xaijax.core.checks import MINUTE_OF_A_CORE, warn_slow
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError, ModelOutputError
 from xaijax.core.process import cores
 from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine, once
@@ -180,7 +180,7 @@ def refuse_bad_scores(engine: Engine, scores: np.ndarray, donors: np.ndarray) ->
 _told_cut = ContextVar("_told_cut", default=False)  # whether this call has warned of a cut
 
 
-def tell_cuts_again() -> None:
+def warn_repeated_cuts() -> None:
     """Lets the next cut score warn: a new call begins, which warns once."""
     _told_cut.set(False)
 
@@ -279,12 +279,12 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
     return ""
 
 
-def tell_long_run(
-    ask: GameRun, rows: int, ways: str, beside: float = 0.0, drawn: float = 0.0
+def warn_long_run(
+    ask: GameRun, rows: int, strategies: str, beside: float = 0.0, drawn: float = 0.0
 ) -> None:
     """Warns, before it starts, of a run that takes more than about a minute; ways: to shorten
     it.
     """
     said = why_long(ask, rows, beside, drawn)
     if said:
-        tell(said, ways)
+        warn_slow(said, strategies)

@@ -18,7 +18,7 @@ from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
-from xaijax.games.engine.walk import WalkBackend
+from xaijax.games.engine.permutation_scan import PermutationScan
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.table import CodeTable
@@ -64,7 +64,7 @@ class RunCost:
 class GameRun:
     """The games of N instances on one engine; rows are planned, asked, checked and counted here.
 
-    The functions of `games/ask.py` are what a run is asked for as a whole.
+    The functions of `games/queries.py` are what a run is asked for as a whole.
 
     Attributes:
         engine: what is asked, and what the probe found once `probe` or `backend` was called.
@@ -99,7 +99,7 @@ class GameRun:
         """
         before_jax()
         self.evaluator, self.quantity = evaluator, quantity
-        self.told, self.first, self.asks = progress, first, asks
+        self.report, self.first, self.asks = progress, first, asks
         evaluator.engine.refuse_large_tile()
         read = evaluator.encoded(rows, every=asks) if encoded is None else encoded()
         self.table, self.codes = read
@@ -130,11 +130,11 @@ class GameRun:
             self.engine = self.evaluator.probe(self.table, self._few())
         return self.engine
 
-    def walker(self) -> WalkBackend:
-        """The loop along orders, if there is one; see `may_walk`."""
-        walker = self.evaluator.walker(self.table, self._few(), self.N)
+    def scanner(self) -> PermutationScan:
+        """The loop along orders, if there is one; see `may_scan`."""
+        scanner = self.evaluator.scanner(self.table, self._few(), self.N)
         self.engine = self.evaluator.engine
-        return walker
+        return scanner
 
     def _few(self) -> np.ndarray:
         """Codes of instances for the probe."""
@@ -281,27 +281,27 @@ class GameRun:
 
     # The four that follow probe the model, and ask it full rows of what a structure may answer.
 
-    def _may_stand_in(self) -> bool:
+    def _may_use_structure(self) -> bool:
         """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
         return self._finite() and (not self.asks or len(self.ask_whole().answers) == self.N)
 
-    def may_walk(self) -> bool:
+    def may_scan(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
         order, from it to others, would lose these.
         """
-        if not self.probe().walks or not self._finite():
+        if not self.probe().scans or not self._finite():
             return False
         assert self._sizes is not None
         even = self._sizes.max() <= MOST_UNEVEN * np.median(self._sizes)
-        return bool(even) and self._may_stand_in()
+        return bool(even) and self._may_use_structure()
 
     def may_cross(self) -> bool:
         """Whether the model's structure answers instances crossed with donors."""
-        return self.probe().crosses and self._may_stand_in()
+        return self.probe().crosses and self._may_use_structure()
 
     def may_solve(self) -> bool:
         """Whether a closed form may answer, where the model's structure has one."""
-        return self.probe().structured and self._may_stand_in()
+        return self.probe().structured and self._may_use_structure()
 
     def may_structure(self) -> bool:
         """Whether the model's structure answers corners."""
@@ -320,7 +320,7 @@ class GameRun:
             self.instances(rows),
             self.engine.replacement.weights[donors],
             refuse_bad_answers(self.engine, rows + self.first, backend, masks),
-            self.telling(stream),
+            self.reporting(stream),
             masks,
         )
 
@@ -332,17 +332,17 @@ class GameRun:
     def answered(self, rows: int) -> None:
         """Counts rows that a closed form looked at, one for each instance."""
         self.count.distinct += rows
-        self.told(rows)
+        self.report(rows)
 
-    def telling(self, stream: Stream) -> Done:
+    def reporting(self, stream: Stream) -> Done:
         """Turns rows of the stream, which hold the padding of small pairs, into requested rows."""
-        done = told = 0
+        done = report = 0
 
         def tell(rows: int) -> None:
-            nonlocal done, told
+            nonlocal done, report
             done += rows
-            before, told = told, done * stream.distinct_rows // stream.rows
-            self.told(told - before)
+            before, report = report, done * stream.distinct_rows // stream.rows
+            self.report(report - before)
 
         return tell
 
@@ -370,7 +370,7 @@ class GameRun:
             instance.astype(np.int32), donor.astype(np.int32), coalition.astype(np.int32), self.P
         )
         self.counted(stream)
-        done = self.telling(stream)
+        done = self.reporting(stream)
         x = self.instances(here) if scored else Instances(self.codes[here], here=here + self.first)
         check = refuse_bad_answers(self.engine, here + self.first, backend, masks, scored)
         parts = [np.zeros((0, self.engine.outputs))]

@@ -14,7 +14,7 @@ from tqdm import TqdmWarning
 from tqdm import tqdm as plain
 
 from xaijax.core.errors import InputTypeError
-from xaijax.games.ask import full_rows_cost
+from xaijax.games.queries import full_rows_cost
 from xaijax.games.run import GameRun
 from xaijax.results.plan import Plan
 
@@ -28,9 +28,9 @@ _watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", def
 
 
 @contextmanager
-def watched(told: Callable[[float], None] | None) -> Iterator[None]:
-    """Calls `told` with the completed share of each run inside that shows no bar."""
-    before = _watcher.set(told)
+def watched(report: Callable[[float], None] | None) -> Iterator[None]:
+    """Calls `report` with the completed share of each run inside that shows no bar."""
+    before = _watcher.set(report)
     try:
         yield
     finally:
@@ -40,9 +40,9 @@ def watched(told: Callable[[float], None] | None) -> Iterator[None]:
 class _Watched(plain):
     """Draws nothing and reports its progress."""
 
-    def __init__(self, total: int, told: Callable[[float], None]) -> None:
+    def __init__(self, total: int, report: Callable[[float], None]) -> None:
         super().__init__(total=total, disable=True)
-        self._tell = told
+        self._tell = report
 
     def update(self, n: float | None = 1) -> None:
         self.n += n or 0
@@ -57,9 +57,9 @@ def progress_bar(
     while.
     """
     shown = read_progress(progress)
-    told = _watcher.get()
-    if shown is False and told is not None:
-        return _Watched(total, told)
+    report = _watcher.get()
+    if shown is False and report is not None:
+        return _Watched(total, report)
     if shown is None:
         shown = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(

@@ -122,8 +122,8 @@ def fingerprint(game: GameRun) -> str:
     """
     engine, quantity = game.engine, game.quantity
     digest = engine.replacement.digest.copy()
-    stand_ins = getattr(engine.replacement.table, "stand_ins", None)
-    for given in (engine.score, quantity.outer, quantity.combine, stand_ins):
+    baseline_fn = getattr(engine.replacement.table, "baseline_fn", None)
+    for given in (engine.score, quantity.outer, quantity.combine, baseline_fn):
         for part in _parts(given, DEEP):
             digest.update(part)
     return digest.hexdigest()

@@ -7,7 +7,7 @@ Reading order:
     players_of      players from a ColumnTransformer: the columns that come from one source column
     model           `Model`: what the engine sees of a model, and what the user can ask of it
     adapters/       one file per kind of callable: functions, Flax and Equinox, scikit-learn
-    asking/         a model asked: probes, calls on the host, labels
+    queries/        a model asked: probes, calls on the host, labels
     translations/   fitted scikit-learn estimators as JAX functions
     structure/      a layer found in a model's trace, or declared
     identity/       whether two models are the same, and whether one has changed
@@ -19,10 +19,6 @@ from xaijax.models.as_model import as_model as as_model
 from xaijax.models.as_model import explainer_class as explainer_class
 from xaijax.models.as_model import gradient_class as gradient_class
 from xaijax.models.as_model import model_of as model_of
-from xaijax.models.asking.host import call_host as call_host
-from xaijax.models.asking.host import call_host_raw as call_host_raw
-from xaijax.models.asking.probe import probe_determinism as probe_determinism
-from xaijax.models.asking.probe import probe_neighbours as probe_neighbours
 from xaijax.models.base.outputs import check_finite as check_finite
 from xaijax.models.base.outputs import check_output as check_output
 from xaijax.models.base.outputs import check_traced_shape as check_traced_shape
@@ -31,6 +27,10 @@ from xaijax.models.base.trace import DTYPES as DTYPES
 from xaijax.models.base.trace import explain_trace_failure as explain_trace_failure
 from xaijax.models.model import Model as Model
 from xaijax.models.players_of import players_of as players_of
+from xaijax.models.queries.host import call_host as call_host
+from xaijax.models.queries.host import call_host_raw as call_host_raw
+from xaijax.models.queries.probe import probe_determinism as probe_determinism
+from xaijax.models.queries.probe import probe_neighbours as probe_neighbours
 from xaijax.models.structure.declared import FirstLayer as FirstLayer
 from xaijax.models.structure.declared import Split as Split
 from xaijax.models.translations.registry import Translation as Translation

@@ -15,10 +15,10 @@ from xaijax.core.compiler import without_fused_products
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.process import before_jax
 from xaijax.core.public import public
-from xaijax.models.asking.comparison import answering, check_unchanged
-from xaijax.models.asking.host import call_host
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.model import Model
+from xaijax.models.queries.comparison import answering, check_unchanged
+from xaijax.models.queries.host import call_host
 
 _OLDEST = (0, 12)
 

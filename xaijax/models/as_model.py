@@ -11,22 +11,22 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.pickling import Kind, at_rest, picklable_class
 from xaijax.core.public import public
-from xaijax.core.travel import Kind, at_rest, travelling_class
 from xaijax.models.adapters.flax import is_linen
 from xaijax.models.adapters.functions import on_one_device
 from xaijax.models.adapters.libraries import source as read
 from xaijax.models.adapters.sklearn import told
-from xaijax.models.asking.comparison import Bridged, TranslationCheck
-from xaijax.models.asking.labels import Codes
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
 from xaijax.models.base.trace import Selected, traced
 from xaijax.models.base.traced_state import StateAtTrace, made_once
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
+from xaijax.models.queries.comparison import Bridged, TranslationCheck
+from xaijax.models.queries.labels import Codes
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer, Split
 from xaijax.models.translations.columns import Centre
@@ -217,7 +217,9 @@ def _translated(
 ) -> Model:
     """The model in JAX of an estimator, or `host` with the reason why there is none."""
     estimator, output = source.estimator, host.output
-    stamp = Stamp(estimator)  # before it is read, so that no later state passes for this one
+    stamp = FitFingerprint(
+        estimator
+    )  # before it is read, so that no later state passes for this one
     word = output if output in WORDS else source.columns
     one_each = not source.several
 
@@ -485,13 +487,13 @@ def model_of(given: Any, name: str = "model") -> Model:
 
 
 def explainer_class(cls: Kind) -> Kind:
-    """`travelling_class` of an explainer: its `model` may be whatever `as_model` takes."""
-    return travelling_class(cls, _read_model)
+    """`picklable_class` of an explainer: its `model` may be whatever `as_model` takes."""
+    return picklable_class(cls, _read_model)
 
 
 def gradient_class(cls: Kind) -> Kind:
     """The same where `model` may also be a pair (embed, head)."""
-    return travelling_class(cls, _read_pair)
+    return picklable_class(cls, _read_pair)
 
 
 def _read_model(name: str, value: Any) -> Any:

@@ -17,22 +17,22 @@ from xaijax.core.process import in_order, threads_of
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
 from xaijax.models.adapters.functions import checked_params, on_one_device
-from xaijax.models.asking.comparison import Bridged, TranslationCheck, check_unchanged
-from xaijax.models.asking.findings import (
-    Probe,
-    probe_host,
-    probe_jax,
-)
-from xaijax.models.asking.host import call_host, guarded
-from xaijax.models.asking.labels import Codes, decide, decided, named
-from xaijax.models.asking.predict import run_jax
-from xaijax.models.asking.rows import answered_by, parts
 from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_finite, check_labels, check_output
 from xaijax.models.base.source import ModelRecipe, reduced
 from xaijax.models.base.trace import Selected
 from xaijax.models.identity.identity import identity, mark
+from xaijax.models.queries.comparison import Bridged, TranslationCheck, check_unchanged
+from xaijax.models.queries.findings import (
+    Probe,
+    probe_host,
+    probe_jax,
+)
+from xaijax.models.queries.host import call_host, guarded
+from xaijax.models.queries.labels import Codes, decide, decided, named
+from xaijax.models.queries.predict import run_jax
+from xaijax.models.queries.rows import answered_by, parts
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.in_jax import Made
 from xaijax_kernels.structures.base import Structure

@@ -69,7 +69,7 @@ class Players:
 
 
 @dataclass(frozen=True)
-class OwnPlayers:
+class PerInstancePlayers:
     """P players whose entries each instance has for itself, or has none."""
 
     of_entry: np.ndarray  # int64 [N, F], the player that owns each entry; -1: never replaced
@@ -112,7 +112,7 @@ def players_from(
     None: each column by itself. {"name": [columns]} or [[columns], ...]: the groups in the order
     given, then the columns that no group names, in column order. An integer array shaped like one
     instance: the player of each entry, numbered 0..P-1 without holes; -1: never replaced.
-    See also `own_players`.
+    See also `per_instance_players`.
     Raises InputError for overlaps, holes and unknown columns, InputTypeError for other types.
     """
     F = math.prod(shape)
@@ -202,9 +202,9 @@ def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: in
     return Players(of_column, tuple(names))
 
 
-def own_players(numbers: np.ndarray) -> OwnPlayers:
+def per_instance_players(numbers: np.ndarray) -> PerInstancePlayers:
     """The players of the entries of each instance, by their numbers [N, F]."""
-    return OwnPlayers(_numbered(numbers), player_names(int(numbers.max()) + 1))
+    return PerInstancePlayers(_numbered(numbers), player_names(int(numbers.max()) + 1))
 
 
 def player_names(P: int) -> tuple[str, ...]:

@@ -26,20 +26,20 @@ GRADIENTS = {
 }
 
 
-def told_output(output: Any) -> str:
+def describe_output(output: Any) -> str:
     """The provenance's text for a model's output: "output yes" for `as_model(output="yes")`."""
     if output == "value":
         return "model output"
     return str(output) if isinstance(output, str) and output in WORDS else f"output {output}"
 
 
-def asked_output(model: object) -> dict[str, Any]:
+def output_question(model: object) -> dict[str, Any]:
     """The provenance's facts about a model's output.
 
     They are "quantity"; for a column "column_of"; and for a class "quantity_words", which name it.
     """
     output = getattr(model, "output", "value")
-    facts: dict[str, Any] = {"quantity": told_output(output)}
+    facts: dict[str, Any] = {"quantity": describe_output(output)}
     selects = getattr(model, "selects", None)
     if selects is not None:
         facts["column_of"] = selects

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.results.asked import counted_outputs, output_of_each, told_output
+from xaijax.results.asked import counted_outputs, describe_output, output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import (
     AMOUNT,
@@ -76,7 +76,7 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
     if _column(provenance) is not None:  # the column is compared as an output
         told = provenance.get("column_of")
         facts.pop("quantity_words", None)
-        facts["quantity"] = told and told_output(told)
+        facts["quantity"] = told and describe_output(told)
         facts = {fact: one for fact, one in facts.items() if one is not None}
     if "quantity" in facts:
         facts.setdefault("link", "identity")  # methods without a link, such as gradients

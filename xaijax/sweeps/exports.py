@@ -20,7 +20,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.core.files import owner_only
 from xaijax.core.optional import require
-from xaijax.core.travel import made_of
+from xaijax.core.pickling import made_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer

@@ -18,8 +18,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
+from xaijax.core.pickling import OpenedCache, made_of, unpack
 from xaijax.core.public import public, public_class
-from xaijax.core.travel import OpenedCache, made_of, unpack
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options

@@ -15,14 +15,14 @@ import numpy as np
 
 from xaijax.core.checks import warn
 from xaijax.core.errors import InputError, InputTypeError, ResumeMismatchError
-from xaijax.core.travel import made_of
+from xaijax.core.pickling import made_of
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import weighted_rows
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.record import VERSIONS, digest_of
 from xaijax.models import Model
 from xaijax.models.identity.identity import portable_reads
-from xaijax.players.players import OwnPlayers
+from xaijax.players.players import PerInstancePlayers
 from xaijax.sweeps.inputs import digest_of_rows
 from xaijax.tables.rows import rows_of
 
@@ -279,7 +279,7 @@ def described(value: Any) -> Any:
         return described(value.item())
     if isinstance(value, Baseline):
         return {"baseline": _hidden(value.row), "rows": _hidden(value.rows)}
-    if isinstance(value, OwnPlayers):
+    if isinstance(value, PerInstancePlayers):
         value = value.of_entry
     if isinstance(value, np.ndarray | jax.Array) or rows_of(value).is_frame:
         return {"rows": len(value) if np.ndim(value) else 0, "sha256": digest_of_rows(value)}

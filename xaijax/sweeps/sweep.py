@@ -17,12 +17,12 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
+from xaijax.core.pickling import made_of
 from xaijax.core.public import public
-from xaijax.core.travel import made_of
 from xaijax.core.typing import Progress as Shown
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.progress import progress_bar
-from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.files.npz import encode
 from xaijax.sweeps.directory import MOST, Cut, RunDirectory, Term, cut_of
 from xaijax.sweeps.driver import Driver, incomplete, time_of
@@ -41,7 +41,13 @@ from xaijax.sweeps.inputs import (
 )
 from xaijax.sweeps.question import PROBED, accepted, checked_options, question_of, refuse_other
 from xaijax.sweeps.run import Run, forget
-from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, Task, own_players_of, with_numbers
+from xaijax.sweeps.task import (
+    ExplainerRecipe,
+    OpenedTask,
+    Task,
+    per_instance_players_of,
+    with_numbers,
+)
 from xaijax.tables.rows import rows_of
 
 FORMATS = ("npz", "parquet", "zarr")
@@ -142,7 +148,7 @@ def sweep(
     check = check_of(explainer)
     if isinstance(source, Held) and check is not None:  # for files, the part reports what is wrong
         source.check(check)
-    own = own_players_of(explainer, source)
+    own = per_instance_players_of(explainer, source)
     if own is not None:  # tasks carry the numbers of their rows
         explainer = type(explainer)(**{**made_of(explainer), "players": own})
     if isinstance(explainer, AmortizedExplainer):
@@ -249,7 +255,7 @@ def _asked(
     if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
         encode(some, "X", {})  # raises for what no part could be written with
     own = made_of(explainer).get("players")
-    own = own if isinstance(own, OwnPlayers) else None
+    own = own if isinstance(own, PerInstancePlayers) else None
     first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
     plan = _planned(first, options, some)  # raises for rows that are not accepted
     over, numbers = _over(source) if spread else (None, ())
@@ -338,7 +344,7 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
     return numbers
 
 
-def _of_first(explainer: object, own: OwnPlayers | None) -> object:
+def _of_first(explainer: object, own: PerInstancePlayers | None) -> object:
     """The explainer as it is pickled: with players for each row, only those of one row."""
     return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
 
@@ -355,7 +361,7 @@ def _task(
     number: int,
     recipe: ExplainerRecipe | None,
     term: Term,
-    own: OwnPlayers | None,
+    own: PerInstancePlayers | None,
 ) -> Task:
     first, last = run.range_of(number)
     out = str(run.path.absolute())
@@ -411,7 +417,7 @@ class Progress:
             self._done += rows
             self._show(self._done)
             if self._lines:
-                self._tell()
+                self._report()
 
     def _tick(self) -> None:
         while not self._ended.wait(LOOKS):
@@ -419,14 +425,14 @@ class Progress:
             with self._telling:
                 self._show(self._done + within)
                 if self._lines:
-                    self._tell()
+                    self._report()
 
     def _show(self, rows: int) -> None:
         """Moves the bar forwards only; a part that is tried again starts from zero."""
         before, self._shown = self._shown, min(self._rows, max(self._shown, rows))
         self._bar.update(self._shown - before)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Writes a line if the last one is old enough."""
         now = time.monotonic()
         if now - self._told >= EVERY:

@@ -30,15 +30,15 @@ from xaijax.core.errors import (
     ResumeMismatchError,
     XaiError,
 )
+from xaijax.core.pickling import made_of, pack, unpack
 from xaijax.core.reads import CODE, shown
-from xaijax.core.travel import made_of, pack, unpack
 from xaijax.games.engine.host import OF_X
 from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.progress import watched
-from xaijax.models.asking.comparison import check_unchanged
 from xaijax.models.base.source import anew
-from xaijax.players.players import OwnPlayers, of_some_rows
+from xaijax.models.queries.comparison import check_unchanged
+from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import ENTRIES, Fingerprint, fingerprint_of
 from xaijax.results.rules import Rules
@@ -119,13 +119,13 @@ class ExplainerRecipe:
             )
 
 
-def own_players_of(explainer: object, source: InputRows) -> OwnPlayers | None:
+def per_instance_players_of(explainer: object, source: InputRows) -> PerInstancePlayers | None:
     """The players of each row if rows have their own; raises InputError for those of other rows."""
     holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
     if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
         explainer.check(source.part(0, 1).read())  # it reads them when it gets rows
     found = getattr(holder, "players", None)
-    if not isinstance(found, OwnPlayers):
+    if not isinstance(found, PerInstancePlayers):
         return None
     found.refuse_others(source.rows)
     return found
@@ -135,7 +135,7 @@ def with_numbers(explainer: object, numbers: np.ndarray) -> object:
     """The same explainer for other rows; numbers [N, F]: the player of each entry."""
     given = made_of(explainer)
     names = given["players"].names
-    return type(explainer)(**{**given, "players": OwnPlayers(numbers, names)})
+    return type(explainer)(**{**given, "players": PerInstancePlayers(numbers, names)})
 
 
 @dataclass(frozen=True)

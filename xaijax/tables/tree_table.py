@@ -1,7 +1,7 @@
 """`TreeTable`: rows in several arrays as codes in a line.
 
 A model is then asked by a function of codes, which makes the leaves of them again: inside the
-compiled program in JAX, before the call on the host (`models/asking/rows.py`).
+compiled program in JAX, before the call on the host (`models/queries/rows.py`).
 
 - For JAX the code of a value is the value itself, in the dtype of the model's numbers: bools, and
   whole numbers that it holds exactly, and no others.

@@ -91,7 +91,7 @@ def perturbed(
     # [G, 4 + L + p], and the first draw is not read.
     pulls: jax.Array,
     draws: int,  # p
-    known_turns: bool = False,  # see `turns.counted`
+    known_trip_counts: bool = False,  # see `turns.counted`
 ) -> jax.Array:
     """The rows of some pulls; [G, p, F, c]."""
     F, B = space.columns, pool.donors.shape[0]
@@ -134,7 +134,7 @@ def perturbed(
         return jnp.where(here, value[:, :, None, :], rows)
 
     most = jnp.sum((pulls[:, HEADER:] >= 0).any(axis=0), dtype=jnp.int32)
-    return folded(keep, rows, most, pulls.shape[1] - HEADER, known_turns)
+    return folded(keep, rows, most, pulls.shape[1] - HEADER, known_trip_counts)
 
 
 def _in_bin(
@@ -252,12 +252,12 @@ def run_pulls(
     put on the draws afterwards.
     """
 
-    known_turns = counted_on(mesh)
+    known_trip_counts = counted_on(mesh)
 
     def on_one_device(params, pool, subjects, tiles, pulls):
         def tile(t):
             some = jax.lax.dynamic_index_in_dim(pulls, t, keepdims=False)
-            drawn = perturbed(space, pool, subjects, some, shape.draws, known_turns)
+            drawn = perturbed(space, pool, subjects, some, shape.draws, known_trip_counts)
             rows = filled(drawn, shape.rows)
             out = apply(params, rows.reshape(shape.rows, *shape.instance_shape))
             own = jnp.repeat(
@@ -272,7 +272,7 @@ def run_pulls(
         T = pulls.shape[0]
         bits = jnp.zeros((T, shape.pulls, shape.words), jnp.uint32)
         room = (bits, jnp.zeros((T,), jnp.int32))
-        return tile_by_tile(tile, room, tiles[0], known_turns)
+        return tile_by_tile(tile, room, tiles[0], known_trip_counts)
 
     split = over_tiles(on_one_device, mesh, (False, False, False, True, True))
     return split(params, pool, subjects, tiles, pulls)

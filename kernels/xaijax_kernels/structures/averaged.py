@@ -84,7 +84,7 @@ def mean_tables(
     None) -> [.., K].
     """
     C, K = shape.corners, shape.outputs
-    known_turns, platform = counted_on(mesh), platform_of(mesh)
+    known_trip_counts, platform = counted_on(mesh), platform_of(mesh)
 
     def on_one_device(params, x, donors, weights, players, tiles, work):
         known = structure(params)
@@ -101,14 +101,14 @@ def mean_tables(
         # On CUDA the host would be asked which of the two ways a tile takes.
         rows = known.block(shape.rows, platform)
         given = known, scores, rows, x.dtype, each[: shape.P]
-        chances = None if known_turns else chances_of(*given)
+        chances = None if known_trip_counts else chances_of(*given)
 
         def tile(one):
             if chances is None:
                 return by_answers(one)
             a = chances.terms(x[one[0]][None])[0]
             b = chances.terms(donors[one[1]].reshape(-1, x.shape[1]))
-            asked = weights[one[1]].ravel(), one[2] * shape.donors, known_turns
+            asked = weights[one[1]].ravel(), one[2] * shape.donors, known_trip_counts
             by_chances = partial(chances.means, a, b, *asked)
             return jax.lax.cond(chances.reach(a, b), by_chances, lambda: by_answers(one))
 
@@ -116,7 +116,9 @@ def mean_tables(
             """Donors [S, ..] -> answers [S 2^P, A] to all corners of a row [F]."""
             if shape.prepared:
                 own = prepared_rows(structure, shape.P, params, row[None], players)[0]
-                return lambda b: known.prepared_corners(of_model, shape.P, own, b, known_turns)
+                return lambda b: known.prepared_corners(
+                    of_model, shape.P, own, b, known_trip_counts
+                )
             own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
             kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
             return lambda b: known.corners(of_model, own, b, kept, platform)
@@ -141,7 +143,7 @@ def mean_tables(
             zero, far = jnp.zeros((C, K), shape.dtype), jnp.full((C, K), jnp.inf, shape.dtype)
             start = (zero[0], zero, zero, -far, far, zero[0])
             c, high, low, top, bottom, full = folded(
-                block, start, one[2], shape.blocks, known_turns
+                block, start, one[2], shape.blocks, known_trip_counts
             )
             return high, low, jnp.stack([c, full, top.max(axis=0), bottom.min(axis=0)])
 
@@ -158,7 +160,7 @@ def mean_tables(
             return checked(*tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False)))
 
         room = (sums, sums, ends, jnp.zeros((T,), jnp.int32))
-        return tile_by_tile(of_turn, room, tiles[0], known_turns)
+        return tile_by_tile(of_turn, room, tiles[0], known_trip_counts)
 
     split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
     return split(params, x, donors, weights, players, tiles, work)

@@ -140,7 +140,7 @@ class Layer(Protocol):
         return None
 
     @property
-    def walks(self) -> bool:
+    def scans(self) -> bool:
         """Whether it is columns W + b, each column made of the one in its place: then it is a
         cumulative sum along an order of players.
         """

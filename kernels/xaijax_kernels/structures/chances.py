@@ -67,7 +67,7 @@ class LogisticSums:
         donors: jax.Array,  # [B, P]
         weights: jax.Array,  # [B]
         asked: jax.Array,  # int32 [], how many of the donors, at least one
-        known_turns: bool,
+        known_trip_counts: bool,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weighted sums of the scores of all corners, minus one of them, what rounding took from
         them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
@@ -101,7 +101,7 @@ class LogisticSums:
 
         zero = jnp.zeros((c.shape[1], a.shape[1]), x.dtype)
         turns = (asked + TOGETHER - 1) // TOGETHER
-        high, low = folded(some, (zero, zero), turns, len(donors) // TOGETHER, known_turns)
+        high, low = folded(some, (zero, zero), turns, len(donors) // TOGETHER, known_trip_counts)
         ends = self.head.answers(jax.nn.sigmoid(sums))
         # The gain may be of any sign.
         ends = jnp.stack([ends[0], ends[1], ends[2:].max(axis=0), ends[2:].min(axis=0)])

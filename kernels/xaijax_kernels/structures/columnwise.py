@@ -79,9 +79,9 @@ class Columnwise(Layer):
         return self.inner.dense
 
     @property
-    def walks(self) -> bool:
-        """See `Layer.walks`."""
-        return self.inner.walks and self.owners == tuple(range(len(self.owners)))
+    def scans(self) -> bool:
+        """See `Layer.scans`."""
+        return self.inner.scans and self.owners == tuple(range(len(self.owners)))
 
     def work(self) -> float:
         """See `Layer.work`."""

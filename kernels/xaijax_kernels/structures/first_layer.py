@@ -30,7 +30,7 @@ PAIRS = 16
 
 
 @dataclass(frozen=True)
-class WalkShape:
+class ScanShape:
     """The static facts of a tile of walks; hashable, so that it can be a key."""
 
     P: int
@@ -62,10 +62,10 @@ class WalkShape:
         return -(-self.used_rows // SMALLEST_TILE) * SMALLEST_TILE
 
 
-def walk_tiles(
+def scan_tiles(
     structure: Callable[[Any], Layer],  # params -> a layer that walks
     head: Callable[[Any, jax.Array], jax.Array],
-    shape: WalkShape,
+    shape: ScanShape,
     mesh: Mesh,
     params: Any,
     x: jax.Array,  # [N, P]

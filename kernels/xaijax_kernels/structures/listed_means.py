@@ -98,7 +98,7 @@ def listed_means(
     H]) -> [`rows`, A]; score(answers, None) -> [`rows`, K].
     """
     G, B, C, K = shape.instances, shape.donors, shape.coalitions, shape.outputs
-    known_turns = counted_on(mesh)
+    known_trip_counts = counted_on(mesh)
 
     def on_one_device(params, x, donors, weights, players, masks, tiles, work):
         known = structure(params)
@@ -145,7 +145,7 @@ def listed_means(
 
             zero = jnp.zeros((G, C, K), shape.dtype)
             start = (zero, zero, jnp.zeros(G, jnp.int32))
-            return folded(instance, start, one[3], G, known_turns)
+            return folded(instance, start, one[3], G, known_trip_counts)
 
         T = work.shape[0]
         sums = jnp.zeros((T, G, C, K), shape.dtype)
@@ -154,7 +154,7 @@ def listed_means(
             return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
         room = (sums, sums, jnp.zeros((T, G), jnp.int32))
-        return tile_by_tile(of_turn, room, tiles[0], known_turns)
+        return tile_by_tile(of_turn, room, tiles[0], known_trip_counts)
 
     split = over_tiles(on_one_device, mesh, (False,) * 6 + (True,) * 2)
     return split(params, x, donors, weights, players, masks, tiles, work)

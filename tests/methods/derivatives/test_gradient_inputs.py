@@ -186,7 +186,7 @@ def test_a_long_run_is_told_of():
     explainer = xj.GradientExplainer(wide, np.zeros((20_000, 400), np.float32))
     run = explainer._run(explainer._read(np.ones((1, 400), np.float32), None)[1])[0]
     with pytest.warns(xj.LongRunWarning, match="20,000,000 derivatives are coming"):
-        explainer._tell_long(run, 20)
+        explainer._warn_long(run, 20)
 
 
 def test_a_sum_that_is_far_off_is_told():

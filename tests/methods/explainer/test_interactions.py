@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVR
 
 import xaijax as xj
-from xaijax.games.ways import averaged
+from xaijax.games.strategies import averaged
 
 ADD = averaged.Averaged.add
 P, N, B = 5, 3, 6

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
 from xaijax.games.engine.compiled import Program
-from xaijax.models.asking.findings import ProgramCache
+from xaijax.models.queries.findings import ProgramCache
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(6, 8)).astype(np.float32)

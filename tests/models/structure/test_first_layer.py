@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xaijax as xj
-from xaijax.games.engine import walk
+from xaijax.games.engine import permutation_scan
 from xaijax_kernels.structures.first_layer import PAIRS
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
@@ -117,7 +117,7 @@ def test_donors_in_segments_and_instances_in_groups(
 ) -> None:
     P, B = 33, 150
     plain, layered = both(3, (P, 12, 2))
-    monkeypatch.setattr(walk, "tile_rows", lambda *_: tile)
+    monkeypatch.setattr(permutation_scan, "tile_rows", lambda *_: tile)
     X, background = rows(1, 21, P), rows(2, B, P)
     weights = np.random.default_rng(4).random(B)
     options: Any = {"estimator": "permutation", "budget": 140, "weights": weights}
@@ -135,7 +135,7 @@ def test_donors_in_segments_and_instances_in_groups(
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_the_tile_is_filled(platform: str) -> None:
     for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
-        shape = walk.walk_shape(P, B, 1, lanes_of, "float32", platform)
+        shape = permutation_scan.scan_shape(P, B, 1, lanes_of, "float32", platform)
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
         assert shape.used_rows <= max(lanes_of, 2 * shape.block * PAIRS)
         assert shape.pairs % PAIRS == 0
@@ -330,7 +330,7 @@ def test_padding_is_told() -> None:
     layered = both(14, (P, 4, 1))[1]
     got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
     plain = 1 << 14  # rows of a plain tile of narrow layers
-    shape = walk.walk_shape(P, B, 1, plain, "float32", "cpu")
+    shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", "cpu")
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run
 

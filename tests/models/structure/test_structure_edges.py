@@ -96,7 +96,7 @@ def test_orders_are_not_walked_past_a_large_number(monkeypatch: pytest.MonkeyPat
             explain = xj.Explainer(model, background, estimator="permutation", budget=120, seed=0)
             found[structure] = explain(rows)
         assert found[None].stats["structure"] == "first layer"
-        assert ("walk_tiles" in ran, "listed_means" in ran) == (large == 1.0, large != 1.0)
+        assert ("scan_tiles" in ran, "listed_means" in ran) == (large == 1.0, large != 1.0)
         # Sums of 30 terms of a size of 1, rounded in another order, through a slope of 1.
         np.testing.assert_allclose(
             found[None].values, found["plain"].values, rtol=0, atol=3 * 30 * 2.0**-22

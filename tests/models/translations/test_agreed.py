@@ -12,15 +12,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import xaijax as xj
-from xaijax.models.asking.comparison import MOST, Agreed, TranslationCheck
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
+from xaijax.models.queries.comparison import MOST, Agreed, TranslationCheck
 from xaijax.models.translations import registry
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 4))
 Y = X[:, 0] ** 2 + X[:, 1]
 FITTED = LinearRegression().fit(X, Y)
-STAMP, SPREAD = Stamp(FITTED), np.ones(1)
+STAMP, SPREAD = FitFingerprint(FITTED), np.ones(1)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_what_proves_little_is_not_kept() -> None:
     key = known.key(False, [X])
     known.add(key, STAMP, np.zeros(1))  # equal answers: hundreds of roundings pass
     known.add(key, STAMP, None)
-    known.add(key, Stamp(Sum()), SPREAD)
+    known.add(key, FitFingerprint(Sum()), SPREAD)
     known.add(known.key(False, [X.tolist()]), STAMP, SPREAD)
     assert key not in known and None not in known
     for one in range(MOST + 1):

@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from translated_kinds import KINDS
 
 import xaijax as xj
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.identity.patched import patched
 
 RNG = np.random.default_rng(0)
@@ -165,12 +165,12 @@ def test_an_ensemble_of_an_ensemble_is_read(kind):
 def test_using_an_estimator_does_not_change_it(name):
     """Else a model would refuse itself: after the host was asked, or only looked at."""
     kind = KINDS[name]
-    before = Stamp(kind.fitted)
+    before = FitFingerprint(kind.fitted)
     for method in ("predict", "predict_proba", "decision_function"):
         if hasattr(kind.fitted, method):
             getattr(kind.fitted, method)(kind.rows)
     kind.fitted.set_params(**({"n_jobs": 2} if "n_jobs" in kind.fitted.get_params() else {}))
-    assert Stamp(kind.fitted) == before
+    assert FitFingerprint(kind.fitted) == before
     assert patched(kind.fitted) is None
 
 
@@ -178,12 +178,12 @@ def test_using_an_estimator_does_not_change_it(name):
 def test_a_fit_on_other_rows_is_seen(name):
     kind = KINDS[name]
     estimator, half = copy.deepcopy(kind.fitted), np.arange(len(kind.rows)) % 3 > 0
-    before = Stamp(estimator)
+    before = FitFingerprint(estimator)
     rows = kind.rows.loc[half] if isinstance(kind.rows, pd.DataFrame) else kind.rows[half]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator.fit(rows, kind.y[half])
-    assert Stamp(estimator) != before
+    assert FitFingerprint(estimator) != before
 
 
 # What was put over a method.
@@ -234,7 +234,7 @@ def test_numbers_drawn_elsewhere_are_no_change(kind):
     model = xj.as_model(fitted)
     before = model.predict(X)
     np.random.standard_normal(5)
-    assert Stamp(fitted) == model.comparison.stamp
+    assert FitFingerprint(fitted) == model.comparison.stamp
     np.testing.assert_array_equal(model.predict(X), before)
 
 

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
 
 
 def test_minus_one_and_minus_two_are_two_states():
     """Python's hash takes them for one number."""
     estimator = LinearRegression()
     estimator.kept = -1
-    before = Stamp(estimator)
+    before = FitFingerprint(estimator)
     estimator.kept = -2
-    assert Stamp(estimator) != before
+    assert FitFingerprint(estimator) != before
 
 
 def test_values_that_python_takes_for_equal_are_told_apart():
@@ -33,10 +33,10 @@ def test_values_that_python_takes_for_equal_are_told_apart():
     values = [True, 1, 1.0, np.float64(1), "1", b"1", None, 0, False, 0.0, -0.0, "", b"", ()]
     values += [[], {}, ("1",), ["1"], {"1"}, {"1": None}, {b"1": None}, {1: None}, {"1": "None"}]
     values += [{"a": "1", "b": None}, {"a": "1"}, {"a": {"1": None}, "b": None}]
-    stamps = [Stamp({"kept": value, "more": None}) for value in values]
+    stamps = [FitFingerprint({"kept": value, "more": None}) for value in values]
     for i, one in enumerate(stamps):
         assert [j for j, other in enumerate(stamps) if one == other] == [i], values[i]
-    assert Stamp({"kept": float("nan")}) == Stamp({"kept": float("nan")})
+    assert FitFingerprint({"kept": float("nan")}) == FitFingerprint({"kept": float("nan")})
 
 
 def test_what_lies_between_the_fields_of_a_record_is_no_state():
@@ -46,9 +46,9 @@ def test_what_lies_between_the_fields_of_a_record_is_no_state():
     for name in kind.names:
         other[name] = one[name]
     assert one.tobytes() != other.tobytes()
-    assert Stamp([one]) == Stamp([other])
+    assert FitFingerprint([one]) == FitFingerprint([other])
     other["b"][2, 1] = 5e-324
-    assert Stamp([one]) != Stamp([other])
+    assert FitFingerprint([one]) != FitFingerprint([other])
 
 
 class Slotted:
@@ -84,14 +84,14 @@ class Noted(dict):
 )
 def test_what_no_dict_of_an_object_shows_is_told_apart(made: Callable[[int], Any]) -> None:
     """Classes written in C, whose objects may have a `__dict__` besides, slots, names of fields."""
-    assert Stamp({"kept": made(0)}) != Stamp({"kept": made(1)})
+    assert FitFingerprint({"kept": made(0)}) != FitFingerprint({"kept": made(1)})
     kept = {"kept": made(0)}
-    assert Stamp(kept) == Stamp(kept)
+    assert FitFingerprint(kept) == FitFingerprint(kept)
 
 
 def test_objects_of_python_are_read_by_their_dict_alone() -> None:
     """The others are asked for what they would pickle, which takes longer."""
-    stamp = Stamp([LinearRegression(), Slotted(0.0), functools.partial(max)])
+    stamp = FitFingerprint([LinearRegression(), Slotted(0.0), functools.partial(max)])
     found = {kind.__name__: bare for kind, (_, bare) in stamp._kinds.items()}
     assert found == {"LinearRegression": True, "Slotted": False, "partial": False}
 
@@ -108,38 +108,38 @@ class Formula:
 def test_modules_and_the_variables_of_a_caller_are_not_enumerated(monkeypatch):
     """The broken version walked through NumPy at every call, for seconds."""
     estimator = Formula()
-    before = Stamp(estimator)
+    before = FitFingerprint(estimator)
     assert len(before._seen) == 1
     monkeypatch.setitem(globals(), "unrelated", 1)
-    assert Stamp(estimator) == before
+    assert FitFingerprint(estimator) == before
     estimator.weights[1] = 2.0
-    assert Stamp(estimator) != before
+    assert FitFingerprint(estimator) != before
 
 
 def test_no_more_of_a_foreign_object_is_read_than_a_bound(monkeypatch):
     """What is read stays told apart, however much follows."""
-    monkeypatch.setattr("xaijax.models.identity.fit_stamp.MOST", 100)
+    monkeypatch.setattr("xaijax.models.identity.fit_fingerprint.MOST", 100)
     estimator = Formula(10_000)
-    before = Stamp(estimator)
+    before = FitFingerprint(estimator)
     assert len(before._seen) <= 101
-    assert Stamp(estimator) == before
+    assert FitFingerprint(estimator) == before
     estimator.many[5][1]["n"] = -5
-    assert Stamp(estimator) != before
+    assert FitFingerprint(estimator) != before
 
 
 def test_no_more_bytes_of_foreign_arrays_are_read_than_a_bound(monkeypatch):
-    monkeypatch.setattr("xaijax.models.identity.fit_stamp.BYTES", 1000)
-    monkeypatch.setattr("xaijax.models.identity.fit_stamp.SPREAD", 11)
+    monkeypatch.setattr("xaijax.models.identity.fit_fingerprint.BYTES", 1000)
+    monkeypatch.setattr("xaijax.models.identity.fit_fingerprint.SPREAD", 11)
     estimator = Formula()
     estimator.weights = np.ones(10_001)
-    before = Stamp(estimator)
+    before = FitFingerprint(estimator)
     estimator.weights[3000] = 2.0  # of 11 entries spread over it: 0, 1000, 2000, ...
-    assert Stamp(estimator) != before
+    assert FitFingerprint(estimator) != before
     kept = LinearRegression()
     kept.coef_ = np.ones(10_001)
-    before = Stamp(kept)
+    before = FitFingerprint(kept)
     kept.coef_[3001] = 2.0  # scikit-learn's are read whole
-    assert Stamp(kept) != before
+    assert FitFingerprint(kept) != before
 
 
 def test_a_formula_of_statsmodels_costs_milliseconds():
@@ -147,7 +147,7 @@ def test_a_formula_of_statsmodels_costs_milliseconds():
     formulas = pytest.importorskip("statsmodels.formula.api")
     rows = pandas.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "y": [1.0, 2.0, 2.0, 4.0]})
     fitted = formulas.ols("y ~ np.sin(a)", rows).fit()
-    before = Stamp(fitted)
+    before = FitFingerprint(fitted)
     assert len(before._seen) < 1000
     fitted._results.params = fitted._results.params + 1.0
-    assert Stamp(fitted) != before
+    assert FitFingerprint(fitted) != before

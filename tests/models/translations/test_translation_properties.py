@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import xaijax as xj
-from xaijax.models.asking.predict import run_jax
+from xaijax.models.queries.predict import run_jax
 
 few = settings(
     max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

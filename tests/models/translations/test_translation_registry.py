@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import xaijax as xj
-from xaijax.models.asking.comparison import TranslationCheck
+from xaijax.models.queries.comparison import TranslationCheck
 from xaijax.models.translations import registry
 
 RNG = np.random.default_rng(2)

@@ -21,8 +21,8 @@ import numpy as np
 from xaijax.estimators.draws.designs import Design
 from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
-from xaijax.games.ways.drawn import drawn as by_parts
-from xaijax.games.ways.drawn import drawn_values
+from xaijax.games.strategies.drawn import drawn as by_parts
+from xaijax.games.strategies.drawn import drawn_values
 from xaijax.tables.same_memory import fingerprints
 from xaijax_kernels.games import sampling
 

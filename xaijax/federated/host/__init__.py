@@ -3,6 +3,6 @@
 Reading order:
 
     host        `Host`: from instances and guests to an Explanation
-    asking      the conversation with one guest
+    queries     the conversation with one guest
     answers     what guests answered, kept in memory or in a file, so that nothing is asked twice
 """

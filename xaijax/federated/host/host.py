@@ -20,7 +20,7 @@ from xaijax.core.public import public_class
 from xaijax.core.typing import Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName
 from xaijax.federated.host.answers import REFERENCE, GuestAnswers, alone_in
-from xaijax.federated.host.asking import Conversation, check_distinct
+from xaijax.federated.host.queries import Conversation, check_distinct
 from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.federated.in_process.reference import END_WEIGHT, reference_of
 from xaijax.federated.split.model import SplitModel, answer_labels

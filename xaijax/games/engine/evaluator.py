@@ -19,11 +19,12 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.process import before_jax
-from xaijax.games.engine.asked_again import AskedAgain
 from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
+from xaijax.games.engine.determinism import DeterminismCheck
 from xaijax.games.engine.device import DeviceBackend, device_backend
 from xaijax.games.engine.host import host_backend
 from xaijax.games.engine.loop import Backend
+from xaijax.games.engine.permutation_scan import PermutationScan, scan_backend
 from xaijax.games.engine.placement import mesh_of
 from xaijax.games.engine.plan import (
     Limits,
@@ -32,22 +33,21 @@ from xaijax.games.engine.plan import (
     power_below,
     rows_at_a_time,
 )
-from xaijax.games.engine.walk import WalkBackend, walk_backend
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.score import Score
-from xaijax.models.asking.comparison import (
+from xaijax.models.base.outputs import refuse_codes
+from xaijax.models.model import Model
+from xaijax.models.queries.comparison import (
     COMPARED,
     Bridged,
     TranslationCheck,
     answering,
     check_unchanged,
 )
-from xaijax.models.asking.findings import Probe, answer_host
-from xaijax.models.asking.rows import of_codes
-from xaijax.models.base.outputs import refuse_codes
-from xaijax.models.model import Model
+from xaijax.models.queries.findings import Probe, answer_host
+from xaijax.models.queries.rows import of_codes
 from xaijax.players.players import Players
-from xaijax.tables.own_table import OwnTable
+from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.table import CodedTable, CodeTable, FloatTable, Untranslatable
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
@@ -89,7 +89,7 @@ class Engine:
     score: Score | None = None  # of the answer to a row; None: the answer itself
     clock: Clock = field(default_factory=Clock)  # what the runs of one explainer have cost
     findings: Probe = cast(Probe, None)  # of the probe; None before it. What follows needs it
-    asked_again: AskedAgain | None = None  # of a host model
+    determinism: DeterminismCheck | None = None  # of a host model
     kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)  # see `once`
 
     @cached_property
@@ -303,14 +303,14 @@ class Engine:
         return self.known.work() >= LEAST_SHARE * whole
 
     @cached_property
-    def walks(self) -> bool:
+    def scans(self) -> bool:
         """Whether orders of players are walked by the model's first layer."""
         if self.found is None or self.players_of_codes is not None:
             return False
         columns = self.replacement.columns
         if isinstance(self.known, Columnwise) and len(self.known.owners) != columns:
             return False  # a model that reads some of its columns only
-        return self.known.walks and len(self.code_players) == columns
+        return self.known.scans and len(self.code_players) == columns
 
     @cached_property
     def _rows_read(self) -> int:
@@ -406,12 +406,12 @@ class Evaluator:
         self.fits = 0
         self._compared = NOTHING  # which donors, with a translated estimator's answers
         self._loop: DeviceBackend | None = None
-        self._walker: WalkBackend | None = None
+        self._scanner: PermutationScan | None = None
 
     def start(self) -> Clock:
         """Begins a run; returns the clock as it is now."""
-        if self.engine.asked_again is not None:
-            self.engine.asked_again.start()
+        if self.engine.determinism is not None:
+            self.engine.determinism.start()
         return replace(self.clock)
 
     def finish(self) -> None:
@@ -419,10 +419,10 @@ class Evaluator:
         run's first call: the answers would be those of two models.
         """
         engine = self.engine
-        if engine.asked_again is None:
+        if engine.determinism is None:
             return
         model, K = engine.model, engine.findings.outputs
-        engine.asked_again.finish(lambda codes, table: answer_host(model, table.asked(codes), 0, K))
+        engine.determinism.finish(lambda codes, table: answer_host(model, table.asked(codes), 0, K))
 
     def measure(self, score: Score) -> None:
         """Replaces the score of an answer from now on."""
@@ -509,7 +509,7 @@ class Evaluator:
         is does not depend on the rows that were explained before.
         """
         model, donors = self._given
-        if not isinstance(donors.table, FloatTable | OwnTable):
+        if not isinstance(donors.table, FloatTable | PerInstanceTable):
             return
         table, used = donors.table.holding(rows), self.engine.replacement.table
         if table is used or getattr(table, "key", None) == getattr(used, "key", None):
@@ -524,8 +524,8 @@ class Evaluator:
 
     def _use(self, engine: Engine) -> None:
         """Goes on with another engine, about which nothing is known yet."""
-        self.engine = replace(engine, findings=cast(Probe, None), asked_again=None)
-        self._loop = self._walker = None
+        self.engine = replace(engine, findings=cast(Probe, None), determinism=None)
+        self._loop = self._scanner = None
 
     def backend(self, table: CodeTable, x: np.ndarray, N: int) -> Backend:
         """The loop that runs the model, planned for N instances; the first call probes the model.
@@ -541,12 +541,12 @@ class Evaluator:
             self._loop = device_backend(engine, engine.most_rows(N))
         return self._loop
 
-    def walker(self, table: CodeTable, x: np.ndarray, N: int) -> WalkBackend:
+    def scanner(self, table: CodeTable, x: np.ndarray, N: int) -> PermutationScan:
         """The loop that walks orders; arguments as for `backend`."""
-        if self._walker is None:
+        if self._scanner is None:
             self.backend(table, x, N)  # probes the model, and its structure
-            self._walker = walk_backend(self.engine)
-        return self._walker
+            self._scanner = scan_backend(self.engine)
+        return self._scanner
 
     def halve_tile(self) -> bool:
         """Goes on with half the tile after the device ran out of memory; False: nothing to
@@ -590,6 +590,6 @@ class Evaluator:
             score = score.fitted(findings.outputs, findings.answer_dtype)
         if findings.again is not None:
             parts = asked, len(few[0]), table, findings.again, engine.model.max_rows
-            again = AskedAgain(*parts)
-        self.engine = replace(engine, score=score, findings=findings, asked_again=again)
+            again = DeterminismCheck(*parts)
+        self.engine = replace(engine, score=score, findings=findings, determinism=again)
         return self.engine

@@ -24,7 +24,7 @@ from xaijax.games.engine.plan import (
     power_below,
 )
 from xaijax.games.measure.score import Score
-from xaijax.models.asking.findings import answer_host
+from xaijax.models.queries.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
 from xaijax_kernels.engine.hybrids import hybrid_rows
@@ -487,8 +487,8 @@ def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBacken
 
     def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
         answers = answer_host(model, table.asked(code_rows), first, K)
-        if engine.asked_again is not None:
-            engine.asked_again(code_rows, answers, table)
+        if engine.determinism is not None:
+            engine.determinism(code_rows, answers, table)
         return answers
 
     call, block = _host_rows(engine, most_rows, K)

@@ -12,9 +12,9 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.players.players import (
-    OwnPlayers,
+    PerInstancePlayers,
     Players,
-    own_players,
+    per_instance_players,
     players_from,
     players_numbered,
 )
@@ -25,7 +25,7 @@ from xaijax.tables.tree_table import TreeTable, by_leaves
 
 def players_of_rows(
     players: Any, table: CodeTable, names: Sequence[str] | None = None
-) -> Players | OwnPlayers:
+) -> Players | PerInstancePlayers:
     """Reads the `players=` argument for rows of a table; names: [F], if they are not its own.
 
     An array of whole numbers [N, *F] numbers the entries of each instance for itself. For images
@@ -33,23 +33,23 @@ def players_of_rows(
     the columns: a pixel, or a step, is then one player's. For rows in several arrays players is
     also a container of the same structure, with numbers for each leaf: shaped like a row of it,
     like N rows, one for all its entries, or None (each of its entries is a player). Leaves may
-    share numbers. In groups of columns the name of a leaf means all its entries. An `OwnPlayers` is
-    returned as it is. Anything else is read by `players_from`.
+    share numbers. In groups of columns the name of a leaf means all its entries. A
+    `PerInstancePlayers` is returned as it is. Anything else is read by `players_from`.
     """
-    if isinstance(players, OwnPlayers):
+    if isinstance(players, PerInstancePlayers):
         return players
     if isinstance(table, TreeTable):
         numbers = None if players is None else _in_line(players, table)
         if numbers is None:
             return players_from(by_leaves(players, table), table.feature_names, table.shape)
         if numbers.ndim == 2:
-            return own_players(numbers)
+            return per_instance_players(numbers)
         return _named_by_leaves(players_numbered(numbers, table.layout.labels), table.layout)
     shape = table.shape
     if hasattr(players, "shape") and hasattr(players, "dtype"):
         given = whole_rows(np.asarray(players), shape)
         if given.ndim == len(shape) + 1 and given.shape[1:] == shape and given.dtype.kind in "iu":
-            return own_players(given.reshape(len(given), -1))
+            return per_instance_players(given.reshape(len(given), -1))
         if _unclear(given, shape) and given.dtype.kind in "iu":
             own = players_from(given, names or table.feature_names, shape)
             return replace(own, unclear=shape)
@@ -113,8 +113,8 @@ def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
         free += math.prod(shape) if one is None else 0
     instances = {len(one) for one in parts if one.ndim == 2}
     if len(instances) > 1:
-        told = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
-        raise InputError(f"players is of other numbers of instances in its leaves: {told}.")
+        report = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
+        raise InputError(f"players is of other numbers of instances in its leaves: {report}.")
     lead = tuple(instances)
     return np.concatenate([np.broadcast_to(p, (*lead, p.shape[-1])) for p in parts], axis=-1)
 

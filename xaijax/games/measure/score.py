@@ -122,7 +122,7 @@ PREDICTED = "predicted"
 
 
 @dataclass(frozen=True)
-class ChosenColumn:
+class TargetColumn:
     """The column whose number is given with the row, as [R, 1]. In JAX the compiled program makes
     no other, where the model's trace allows that (`engine/tiles.py` of the kernels).
     """
@@ -147,9 +147,9 @@ def largest(answers: np.ndarray) -> np.ndarray:
     return answers.argmax(axis=1)[:, None].astype(np.float64)
 
 
-def chosen_column() -> Score:
+def target_column() -> Score:
     """The score of `outputs=`."""
-    return Score(ChosenColumn(), reads_own=True, made_of_own=largest, chooses=True)
+    return Score(TargetColumn(), reads_own=True, made_of_own=largest, chooses=True)
 
 
 def read_outputs(

@@ -90,7 +90,7 @@ class RuleGame:
 
     def __init__(self, asker: RuleAsker, rows: Any, first: int = 0) -> None:
         """first: which row of X the first is, for messages."""
-        self.rows, asked = rows, as_asked(asker.evaluator, rows)
+        self.rows, asked = rows, as_encoded(asker.evaluator, rows)
         self.questions = GameRun(asker.evaluator, asked, first=first)
         # After the rows, by which it is known whether a translation answers.
         self.asker, self.space, self.read_bins = asker, asker.space, asker.space.bins
@@ -333,7 +333,7 @@ class RuleGame:
         return Subjects(padded(shaped), padded(self.low), padded(self.high), padded(self.own))
 
 
-def as_asked(evaluator: Evaluator, rows: Any) -> Any:
+def as_encoded(evaluator: Evaluator, rows: Any) -> Any:
     """Rows that were read with all their digits as the model reads them."""
     table = evaluator.engine.replacement.table
     return table.rounded(rows) if isinstance(table, FloatTable) else rows

@@ -24,7 +24,7 @@ from xaijax.core.errors import InputError
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.rules.space import SPACES
-from xaijax.players.players import OwnPlayers, Players
+from xaijax.players.players import PerInstancePlayers, Players
 from xaijax.tables.table import CodeTable
 
 
@@ -33,14 +33,14 @@ class PlayerSpace:
     """What replaces free players, and how often."""
 
     NAME: str  # "row", "flip" or "masked"
-    players: Players | OwnPlayers
+    players: Players | PerInstancePlayers
     chance: float  # of a free player
     baseline: Baseline | None  # of "masked"
     allow_nan: bool | NanColumns
 
     def owner(self, per_column: int, first: int, N: int) -> np.ndarray:
         """The player of each code column, int [C], or [N, C] of the instances from `first` on."""
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             own = self.players.of_entry[first : first + N]
         else:
             own = self.players.of_column
@@ -48,7 +48,7 @@ class PlayerSpace:
 
     def present(self, first: int, N: int) -> np.ndarray:
         """Which players an instance has, bool [N, P]."""
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             return self.players.present[first : first + N]
         return np.ones((N, self.players.count), bool)
 
@@ -86,16 +86,19 @@ class PlayerSpace:
 
         owner: [C] or [M, C]; kept: bool [M, P]; u: between 0 and 1, [M, P].
         """
-        stand_ins, left = others.draw(u[:, 0], who)
+        baseline_fn, left = others.draw(u[:, 0], who)
         coin = np.concatenate([left[:, None], u[:, 1:]], axis=1)
         free = ~kept & (coin < self.chance)
         free = np.concatenate([free, np.zeros((len(free), 1), bool)], axis=1)  # -1: nobody's
         places = np.broadcast_to(owner, own.shape) % free.shape[1]
-        return np.where(np.take_along_axis(free, places, axis=1), stand_ins, own)
+        return np.where(np.take_along_axis(free, places, axis=1), baseline_fn, own)
 
 
 def space_of_players(
-    players: Players | OwnPlayers, perturbation: Any, chance: float, allow_nan: bool | NanColumns
+    players: Players | PerInstancePlayers,
+    perturbation: Any,
+    chance: float,
+    allow_nan: bool | NanColumns,
 ) -> PlayerSpace:
     """The space of `perturbation=`, a name or a `Baseline`; raises InputError for other names."""
     if isinstance(perturbation, Baseline):

@@ -24,8 +24,8 @@ from xaijax.games.rules.game import Cover, one_word
 from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.games.rules.pulls import Pulls, RuleDevice, shorten_tiles, words_of
 from xaijax.games.run import GameRun
-from xaijax.models.asking.findings import answer_host
-from xaijax.players.players import OwnPlayers, Players
+from xaijax.models.queries.findings import answer_host
+from xaijax.players.players import PerInstancePlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable, read_by
@@ -44,7 +44,7 @@ class SampledGame:
         score: Score,
         sampler: Callable[..., Any] | PlayerSpace,
         bins: Bins | None,
-        players: Players | OwnPlayers,
+        players: Players | PerInstancePlayers,
         seed: int,
         coverage_samples: int,
         rows: Any,

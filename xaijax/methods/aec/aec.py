@@ -29,14 +29,14 @@ from xaijax.methods.aec.bootstrap import (
     rank_shares,
     refuse_many,
     replicate_effects,
-    tell_many,
+    warn_many,
 )
+from xaijax.methods.aec.first_pass import TASKS, FirstPass, first_pass, warn_columns
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
-from xaijax.methods.aec.survey import TASKS, FirstPass, survey, tell
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,
@@ -258,7 +258,7 @@ class AEC(BaseEstimator):
         learner_of(self.learner, weighted or self.bootstrap is not None)
 
     def _fit(self, rows: Rows, started: float) -> None:
-        found = survey(rows, self.task)
+        found = first_pass(rows, self.task)
         labelled = found.target.classes is not None
         if labelled and self.solver == "sklearn" and not isinstance(rows, InMemoryRows):
             raise InputError(
@@ -267,7 +267,7 @@ class AEC(BaseEstimator):
             )
         if self.bootstrap is not None:
             refuse_many(found, self.bootstrap)
-        tell(found, self.standardize)
+        warn_columns(found, self.standardize)
         target, logistic = self._target_slopes(rows, found)
         self._first = found.first
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
@@ -345,7 +345,7 @@ class AEC(BaseEstimator):
         learner = None if self.learner is None else learner_of(self.learner, True)
         draws = Draws(rows, found.moments.rows, self.seed)
         plan = BootstrapPlan(draws, found, self.standardize, self.decimals, logistic, learner)
-        tell_many(plan, self.bootstrap)
+        warn_many(plan, self.bootstrap)
         replicates = replicate_effects(plan, self.bootstrap)
         lost = int(np.isnan(replicates).any(axis=(1, 2)).sum())
         kept = np.isfinite(replicates).all(axis=2).sum(axis=0).min()

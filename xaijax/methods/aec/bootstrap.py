@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from xaijax.core.checks import MINUTE_OF_A_CORE, tell
+from xaijax.core.checks import MINUTE_OF_A_CORE, warn_slow
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.plan import usable
+from xaijax.methods.aec.first_pass import FirstPass, of_first
 from xaijax.methods.aec.learner import Learner
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.logistic import LogisticFit, ValueTable, over, penalties, stacked
 from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows, block_rows
-from xaijax.methods.aec.survey import FirstPass, of_first
 from xaijax_kernels.collinearity.effects import effects, feature_slopes, ranks, sums_of_others
 from xaijax_kernels.collinearity.newton import newton, replicate_sums
 from xaijax_kernels.engine.memory import available_host_memory
@@ -72,7 +72,7 @@ def refuse_many(found: FirstPass, count: int) -> None:
         )
 
 
-def tell_many(plan: BootstrapPlan, count: int) -> None:
+def warn_many(plan: BootstrapPlan, count: int) -> None:
     """Warns of replicates that take more than about a minute, before they are drawn.
 
     One replicate takes about 100 microseconds plus 20 nanoseconds per number, eight times that if
@@ -81,7 +81,7 @@ def tell_many(plan: BootstrapPlan, count: int) -> None:
     each = 2.5e6 + 500.0 * plan.draws.count * plan.found.F
     fitted = plan.logistic is not None or plan.learner is not None
     if count * each * (8 if fitted else 1) > MINUTE_OF_A_CORE:
-        tell(
+        warn_slow(
             f"bootstrap={count:,} replicates of {plan.draws.count:,} rows will run",
             "a smaller bootstrap=; some hundred give a standard error to a few percent",
         )

@@ -15,8 +15,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from xaijax.core import checks
 from xaijax.core.errors import InputTypeError, ModelOutputError
+from xaijax.methods.aec.first_pass import FirstPass
 from xaijax.methods.aec.rows import InMemoryRows
-from xaijax.methods.aec.survey import FirstPass
 
 Learner = Callable[[np.ndarray, np.ndarray, "np.ndarray | None"], float]
 

@@ -20,8 +20,8 @@ from scipy.optimize import minimize
 from xaijax.core import checks
 from xaijax.core.process import cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
+from xaijax.methods.aec.first_pass import FirstPass
 from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows
-from xaijax.methods.aec.survey import FirstPass
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
 
@@ -107,7 +107,7 @@ def _by_newton(
             theta[at, rest] = ended.theta
             stuck[rest] |= ~ended.converged
             passes = max(passes, ended.passes)
-    _tell(stuck, found, "found no point where the gradient is zero to rounding. Rescale them")
+    _warn_stuck(stuck, found, "found no point where the gradient is zero to rounding. Rescale them")
     scale = np.where(found.constant, 0.0, 1.0 if standardize else 1 / found.spread)
     return LogisticFit(theta[..., 1] * scale, theta, passes, tables)
 
@@ -219,8 +219,10 @@ def _by_sklearn(
                     far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
                 else:
                     stuck[j] |= not converged
-    tell(far)
-    _tell(stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'")
+    warn_far(far)
+    _warn_stuck(
+        stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'"
+    )
     return LogisticFit(slopes, theta, 0, tables)
 
 
@@ -244,7 +246,7 @@ def _named(found: FirstPass, j: int, k: int) -> str:
     return f"{found.names[j]!r} for class {classes[k]}"
 
 
-def _tell(stuck: np.ndarray, found: FirstPass, what: str) -> None:
+def _warn_stuck(stuck: np.ndarray, found: FirstPass, what: str) -> None:
     if stuck.any():
         names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
         checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")
@@ -368,7 +370,7 @@ def is_far(stopped: float, reached: float, positive: float, weight: float, penal
     return bool(abs(reached - stopped) > max(SHARE * abs(reached), ERRORS * noise))
 
 
-def tell(far: list[Far]) -> None:
+def warn_far(far: list[Far]) -> None:
     """Gives one warning that names the columns and both slopes."""
     if not far:
         return

@@ -1,6 +1,6 @@
 """Holds the state of a fitted amortised explainer: everything that its file contains.
 
-Letters: P players, K outputs, D what difficulty is estimated from, H distinct values that are inputs.
+Letters: P players, K outputs, D features for the difficulty, H distinct values that are inputs.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
-from xaijax.core.travel import made_of
+from xaijax.core.pickling import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import EstimatorChoice, tell_long, tell_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, warn_long, warn_unmet
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
 from xaijax.methods.progress import progress_bar
@@ -41,7 +41,7 @@ class Teacher:
                 "xaijax.AmortizedExplainer(xaijax.Explainer(model, background))."
             )
         evaluator = explainer._evaluator
-        if evaluator is None or hasattr(evaluator.engine.replacement.table, "stand_ins"):
+        if evaluator is None or hasattr(evaluator.engine.replacement.table, "baseline_fn"):
             raise InputError(
                 "explainer has a baseline, or players, for each instance. Each row then has a base "
                 "value or players of its own, which the network does not get. Give background rows "
@@ -212,11 +212,11 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
         bar.update(done)
 
     with of_some_rows():
-        rows, game, survey, choice = explainer._begun(X, progressed, explainer._choose)
+        rows, game, costs, choice = explainer._begun(X, progressed, explainer._choose)
     if choice.sampler is None:
         with of_some_rows():
             return explainer(X, progress=progress)
-    coming = tell_long(game, survey, choice, explainer.exact)
+    coming = warn_long(game, costs, choice, explainer.exact)
     before = game.evaluator.start()
     bar = progress_bar(progress, coming)
     with bar:
@@ -239,7 +239,7 @@ def _answer(
         for some, one in zip(groups, seeds, strict=True)
     ]
     drawn = InstanceValues.joined(parts)
-    tell_unmet(drawn, choice)
+    warn_unmet(drawn, choice)
     if len(own):
         exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6])
         drawn = InstanceValues.mixed(choice.exact, exact, drawn)

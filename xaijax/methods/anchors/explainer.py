@@ -14,9 +14,9 @@ import numpy as np
 from xaijax.core import checks, html
 from xaijax.core.errors import InputError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, PlayerSpec, Progress, Rows
-from xaijax.games.ask import full_rows_cost
 from xaijax.games.measure.replacement.baseline import Baseline
-from xaijax.games.rules.game import as_asked
+from xaijax.games.queries import full_rows_cost
+from xaijax.games.rules.game import as_encoded
 from xaijax.games.rules.pulls import shorten_tiles
 from xaijax.games.run import GameRun
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
@@ -404,7 +404,7 @@ class AnchorExplainer:
 
 def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) -> Plan:
     """About what a search for the rules of these rows asks for; probes the model."""
-    rows = as_asked(problem.evaluator, rows)
+    rows = as_encoded(problem.evaluator, rows)
     game = GameRun(problem.evaluator, rows, asks=False)
     shorten_tiles(game)
     backend, cost = game.backend(), game.cost

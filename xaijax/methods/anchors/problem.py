@@ -25,7 +25,7 @@ from xaijax.games.rules.players_space import PlayerSpace, space_of_players
 from xaijax.games.rules.sampler import SampledGame, check_sampler
 from xaijax.games.rules.space import SPACES, Perturbation
 from xaijax.methods.anchors.settings import SearchSettings
-from xaijax.players.players import OwnPlayers, Players, column_labels, players_from
+from xaijax.players.players import PerInstancePlayers, Players, column_labels, players_from
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
@@ -63,7 +63,7 @@ class AnchorProblem:
             at_least = "a number of at least 0"
             self.tolerance = checks.number(tolerance, "tolerance", at_least, _is_size)
         self.model, self.data = model, data
-        self.asked_model, self.codes, self.score = _scored(model, self.tolerance)
+        self.explained_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
         if self.balanced:
             checks.one_of(weights, "weights", ("balanced",))
@@ -85,7 +85,7 @@ class AnchorProblem:
         self.players = players_of_rows(
             players, table, self.names if len(table.shape) == 1 else None
         )
-        if sampled and isinstance(self.players, OwnPlayers):
+        if sampled and isinstance(self.players, PerInstancePlayers):
             raise InputError(
                 "players numbers the entries of each instance, which a sampler cannot know. Give "
                 "one numbering, or perturbation='row', 'flip' or a Baseline."
@@ -115,7 +115,7 @@ class AnchorProblem:
         if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
         limits = limits_of(**options)
-        self.evaluator = Evaluator(self.asked_model, replacement, singles, limits)
+        self.evaluator = Evaluator(self.explained_model, replacement, singles, limits)
         if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
         self._asker: RuleAsker | None = None
@@ -139,7 +139,7 @@ class AnchorProblem:
         rows = rows[:] if not isinstance(rows, np.ndarray) and hasattr(rows, "then") else rows
         if self.space is not None and (exact := self._exact(X, "X", "the data")) is not None:
             rows = exact
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(len(rows_of(rows)))
         self.players.refuse_unclear(len(rows_of(rows)))
         if self.bins is not None:

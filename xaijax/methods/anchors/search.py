@@ -15,7 +15,7 @@ import numpy as np
 from xaijax.core.errors import EnumerationLimitError
 from xaijax.core.typing import Progress
 from xaijax.methods.anchors.problem import AnchorProblem, refuse_unsupported
-from xaijax.methods.anchors.settings import SearchSettings, tell_long_search
+from xaijax.methods.anchors.settings import SearchSettings, warn_long_search
 from xaijax.methods.anchors.widening import widen
 from xaijax.methods.progress import progress_bar
 from xaijax.methods.record import VERSIONS, cost
@@ -56,18 +56,20 @@ class Found:
         return cls(np.zeros((N, F), bool), lost, lost.copy(), lost.copy(), lost.copy(), held, zero)
 
 
-def search(game: Any, settings: SearchSettings, seed: int, told: Told = lambda done: None) -> Found:
+def search(
+    game: Any, settings: SearchSettings, seed: int, report: Told = lambda done: None
+) -> Found:
     """The rules of all instances of the game."""
     if not settings.widen:
         if settings.finite:
-            return by_lists(game, settings, seed, told)
-        return by_draws(game, bandit(game, settings), told)
+            return by_lists(game, settings, seed, report)
+        return by_draws(game, bandit(game, settings), report)
     if settings.finite:
         found = by_lists(game, settings, seed, lambda done: None)
     else:  # widening may err too, with half of delta
         half = replace(settings, delta=settings.delta / 2)
         found = by_draws(game, bandit(game, half))
-    widen(game, found, settings, told)
+    widen(game, found, settings, report)
     return found
 
 
@@ -106,7 +108,7 @@ def bandit(game: Any, settings: SearchSettings) -> BeamSearch:
     )
 
 
-def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Found:
+def by_draws(game: Any, beam: BeamSearch, report: Told = lambda done: None) -> Found:
     """Makes the draws that the search needs, until every instance is done."""
     found = Found.empty(game.N, game.F)
     state = beam.init(np.arange(game.N), game.allowed())
@@ -115,7 +117,7 @@ def by_draws(game: Any, beam: BeamSearch, told: Told = lambda done: None) -> Fou
         done = state.phase == DONE
         if done.any():
             _write(found, beam, state.take(done))
-            told(int(done.sum()))
+            report(int(done.sum()))
             # Finished instances are removed; the others get new positions.
             place = np.cumsum(~done) - 1
             state = state.take(~done)
@@ -142,7 +144,7 @@ def _write(found: Found, beam: BeamSearch, state: Any) -> None:
     found.samples[n] = state.spent
 
 
-def by_lists(game: Any, settings: SearchSettings, seed: int, told: Told) -> Found:
+def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Found:
     """Searches by known precisions; with `confirm` on a share of the data, then tests on the
     rest.
     """
@@ -161,9 +163,9 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, told: Told) -> Foun
         return means[:, 0], sizes[:, 0]
 
     if settings.beam_size is None:
-        ranked = _optimum(game, settings, precision, told)
+        ranked = _optimum(game, settings, precision, report)
     else:
-        ranked = _beam(game, settings, precision, told)
+        ranked = _beam(game, settings, precision, report)
     rules, cover, own, lead, lead_cover, lead_own = ranked
     if settings.confirm is not None:
         _confirm(found, ranked, settings, precision)
@@ -183,7 +185,7 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, told: Told) -> Foun
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _beam(game: Any, settings: SearchSettings, precision: Any, told: Told) -> Ranked:
+def _beam(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
     width = settings.beam_size
     assert width is not None
     T = 1 if settings.confirm is None else width
@@ -202,12 +204,12 @@ def _beam(game: Any, settings: SearchSettings, precision: Any, told: Told) -> Ra
         parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
         for all_, part in zip(ranked, parts, strict=True):
             all_[over.row] = part
-        told(len(over.row))
+        report(len(over.row))
         state = state.take(~state.done)
     return ranked
 
 
-def _optimum(game: Any, settings: SearchSettings, precision: Any, told: Told) -> Ranked:
+def _optimum(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
     best = BestFirst(cover_of(game), settings.reaching, settings.max_size, game.F)
     state = best.init(np.arange(game.N), game.allowed())
     N, F = game.N, game.F
@@ -228,7 +230,7 @@ def _optimum(game: Any, settings: SearchSettings, precision: Any, told: Told) ->
         parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
         for all_, part in zip(ranked, parts, strict=True):
             all_[over.row] = part
-        told(len(over.row))
+        report(len(over.row))
         state = state.take(~state.done)
     rules, cover, own, *rest = ranked
     return (rules[:, None], cover[:, None], own[:, None], *rest)
@@ -289,7 +291,7 @@ def explained(
         for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
             problem.refuse_answers(game.own)
             if not rules:
-                tell_long_search(problem, game, settings, len(rows_of(rows)))
+                warn_long_search(problem, game, settings, len(rows_of(rows)))
             refuse_unsupported(problem, game, len(rules))
             found = search(game, settings, problem.seed, bar.update)
             rules += found_rules(problem, game, found, settings.search, target)

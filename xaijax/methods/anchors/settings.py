@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.games.refuse import tell_long_run
+from xaijax.games.refuse import warn_long_run
 from xaijax.games.rules.game import reaching
 from xaijax.games.rules.space import Perturbation
 from xaijax.models.model import Model
@@ -202,7 +202,7 @@ def rows_of_search(space: Perturbation | None, settings: SearchSettings, F: int)
     return rules, max(BANDIT_DRAWS, settings.batch_size)
 
 
-def tell_long_search(
+def warn_long_search(
     problem: AnchorProblem, game: RuleGame | SampledGame, settings: SearchSettings, N: int
 ) -> None:
     """Warns of a long search of N instances before it starts; game: that of the first of them."""
@@ -211,7 +211,7 @@ def tell_long_search(
     ways = "fewer rows of X or of data, max_size=, or table_rows= with search='table'"
     if not settings.finite:
         ways = "fewer rows of X, a larger epsilon= or delta=, max_size=, or a smaller batch_size="
-    tell_long_run(game.questions, N * rules * draws, ways, drawn=drawn)
+    warn_long_run(game.questions, N * rules * draws, ways, drawn=drawn)
 
 
 def refuse_search(search: str, space: Perturbation | None) -> None:

@@ -193,7 +193,7 @@ def widen(
     game: RuleGame,
     found: Found,
     settings: SearchSettings,
-    told: Callable[[int], Any] = lambda done: None,
+    report: Callable[[int], Any] = lambda done: None,
 ) -> None:
     """Widens the accepted rules of `found`; the game then has their ranges.
 
@@ -203,7 +203,7 @@ def widen(
     judge = (Known if settings.finite else DrawnPrecisions)(game, settings).judge
     left = game.N
     while len(n := steps.open()):
-        told(left - len(n))
+        report(left - len(n))
         left = len(n)
         kind, f = steps.best(n)
         rules, low, high = steps.made(n, kind, f)
@@ -220,6 +220,6 @@ def widen(
         ):
             out[n[won]] = value[won]
         steps.take(n[won], kind[won], f[won])
-    told(left)
+    report(left)
     game.keep_ranges(steps.low, steps.high)
     found.widened = int((found.cover > before).sum())

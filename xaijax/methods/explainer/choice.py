@@ -21,8 +21,8 @@ from xaijax.estimators.driver import (
 from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
-from xaijax.games.ask import ExactCost
 from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.queries import ExactCost
 from xaijax.games.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
@@ -74,7 +74,7 @@ def refuse_index(estimator: str, index: str) -> None:
 
 def choose(
     game: GameRun,
-    survey: ExactCost,
+    costs: ExactCost,
     estimator: str,
     index: Index,
     budget: int | None,
@@ -95,7 +95,7 @@ def choose(
     coalitions = (1 << P) - 2
     enumerable = coalitions <= allowed and P <= _most_players(game)
     if enumerable and (budget is not None or estimator in METHODS):
-        refuse_too_many(game, survey.largest)
+        refuse_too_many(game, costs.largest)
         shown = f"budget={allowed:,}" + (" (the default)" if budget is None else "")
         checks.warn(
             f"{shown} covers all {coalitions:,} coalitions of {P} players: the values are exact."
@@ -103,7 +103,7 @@ def choose(
         return EstimatorChoice(everything, None, allowed)
     if estimator == "exact":
         _refuse_budget(budget, P)
-        refuse_too_many(game, survey.largest)
+        refuse_too_many(game, costs.largest)
         return EstimatorChoice(everything, None, allowed)
     if estimator in METHODS:
         if not (game.engine.model.deterministic or METHODS[estimator].independent):
@@ -114,14 +114,14 @@ def choose(
         sampler = _checked(estimator, P, index, allowed)
         refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
         return EstimatorChoice(~everything, sampler, allowed)
-    fits = _fits(game, survey, budget)
+    fits = _fits(game, costs, budget)
     if fits.all():
-        refuse_too_many(game, survey.largest)
+        refuse_too_many(game, costs.largest)
         return EstimatorChoice(fits, None, allowed)
     if fits.any():
         refuse_large_tables(game)
     if index.drawn is None:
-        _refuse_unsampled(game, survey, index, budget)
+        _refuse_unsampled(game, costs, index, budget)
     # The kernel's standard errors omit the noise of a random model; those of permutations have it.
     random = not game.engine.model.deterministic
     many = allowed >= max(KERNEL_BUDGET * P, 2 * (P + SPARE)) and P <= KERNEL_PLAYERS
@@ -140,7 +140,7 @@ def _refuse_budget(budget: int | None, P: int) -> None:
         )
 
 
-def enumerated(game: GameRun, survey: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
+def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
     """Whether each instance is enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
     allowed = default_budget(game.P) if budget is None else budget
@@ -149,12 +149,12 @@ def enumerated(game: GameRun, survey: ExactCost, estimator: str, budget: int | N
     if estimator == "exact":
         _refuse_budget(budget, game.P)
         return everything
-    return ~everything if estimator in METHODS else _fits(game, survey, budget)
+    return ~everything if estimator in METHODS else _fits(game, costs, budget)
 
 
-def _fits(game: GameRun, survey: ExactCost, budget: int | None) -> np.ndarray:
+def _fits(game: GameRun, costs: ExactCost, budget: int | None) -> np.ndarray:
     """Whether "auto" enumerates each instance; bool [N]."""
-    fits = (survey.corners <= _most_corners(game, budget)) & (survey.largest <= LARGEST_PAIR)
+    fits = (costs.corners <= _most_corners(game, budget)) & (costs.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
 
 
@@ -180,14 +180,14 @@ def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
     return sampler
 
 
-def _refuse_unsampled(game: GameRun, survey: ExactCost, index: Index, budget: int | None) -> None:
+def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> None:
     """Raises for an index that no estimator samples, if "auto" does not enumerate."""
-    refuse_too_many(game, survey.largest)
-    n = int(survey.corners.argmax())
+    refuse_too_many(game, costs.largest)
+    n = int(costs.corners.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
     raise EnumerationLimitError(
-        f"estimator='auto': X row {n} needs {survey.corners[n]:,} model rows (at most "
-        f"{survey.largest[n]} of {game.P} players differ from a background row), more than "
+        f"estimator='auto': X row {n} needs {costs.corners[n]:,} model rows (at most "
+        f"{costs.largest[n]} of {game.P} players differ from a background row), more than "
         f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
         f"index={index.name!r} is not sampled. Say "
         "estimator='exact' to enumerate them all the same, or group columns with "
@@ -195,14 +195,14 @@ def _refuse_unsampled(game: GameRun, survey: ExactCost, index: Index, budget: in
     )
 
 
-def tell_unmet(part: InstanceValues, choice: EstimatorChoice) -> None:
+def warn_unmet(part: InstanceValues, choice: EstimatorChoice) -> None:
     """Warns of instances that used up their budget before the rule was met."""
     unmet = int((~part.met).sum())
     if choice.rule is not None and unmet:
         checks.warn(choice.rule.unmet(unmet, len(part.met), choice.budget))
 
 
-def tell_heavy(part: InstanceValues) -> None:
+def warn_heavy_tail(part: InstanceValues) -> None:
     """Warns of instances whose variance comes from a few rare draws."""
     count = int(part.heavy.sum())
     if count:
@@ -214,13 +214,13 @@ def tell_heavy(part: InstanceValues) -> None:
         )
 
 
-def tell_long(game: GameRun, survey: ExactCost, choice: EstimatorChoice, exact: Exact) -> int:
+def warn_long(game: GameRun, costs: ExactCost, choice: EstimatorChoice, exact: Exact) -> int:
     """Warns of a long run before it starts; returns the largest number of model rows it may
     take.
     """
     each = game.engine.replacement.count * (choice.budget + 2)
-    enumerated = int(survey.corners[choice.exact].sum())
-    drawn = int(np.minimum(survey.corners[~choice.exact], each).sum()) if choice.sampler else 0
+    enumerated = int(costs.corners[choice.exact].sum())
+    drawn = int(np.minimum(costs.corners[~choice.exact], each).sum()) if choice.sampler else 0
     rows, beside = enumerated + drawn, 0.0
     if choice.sampler is not None:
         K = game.probe().outputs
@@ -238,7 +238,7 @@ def tell_long(game: GameRun, survey: ExactCost, choice: EstimatorChoice, exact: 
         else "estimator='permutation', whose budget= bounds the rows"
     )
     ways += ", fewer background rows, or columns united to fewer players"
-    checks.tell(said, ways)
+    checks.warn_slow(said, ways)
     return rows
 
 

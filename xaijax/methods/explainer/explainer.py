@@ -21,16 +21,16 @@ from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec
 from xaijax.estimators.driver import METHODS, EstimatorName, InstanceValues
 from xaijax.estimators.exact import Exact
 from xaijax.estimators.stopping import Top, narrow
-from xaijax.games import ask
-from xaijax.games.ask import ExactCost
+from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
-from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
+from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import replacement_of
-from xaijax.games.measure.score import chosen_column, read_outputs, refuse_columns
+from xaijax.games.measure.score import read_outputs, refuse_columns, target_column
+from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
     ESTIMATORS,
@@ -38,7 +38,7 @@ from xaijax.methods.explainer.choice import (
     choose,
     cost_of,
     refuse_index,
-    tell_long,
+    warn_long,
 )
 from xaijax.methods.explainer.record import answered, explanation, provenance_of
 from xaijax.methods.explainer.sets import SetsAsked
@@ -47,7 +47,7 @@ from xaijax.methods.record import digests
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
-from xaijax.results.asked import asked_output
+from xaijax.results.asked import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.interactions import Interactions
@@ -181,7 +181,7 @@ class Explainer:
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, index, limits
         self._evaluator: Evaluator | None = None
-        self._of_each = stand_ins_of(background)
+        self._of_each = baseline_fn_of(background)
         if self._of_each is None:
             self._open()
 
@@ -209,7 +209,7 @@ class Explainer:
         donors = replacement_of(asked, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
-        self.output_facts = asked_output(asked)
+        self.output_facts = output_question(asked)
         self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
         self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits
@@ -271,16 +271,18 @@ class Explainer:
 
         rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
         choose_by = partial(self._choose, rule=rule)
-        rows, game, survey, choice = self._begun(X, progressed, choose_by, outputs=outputs)
+        rows, game, costs, choice = self._begun(X, progressed, choose_by, outputs=outputs)
         evaluator = game.evaluator
-        rows_coming = tell_long(game, survey, choice, self.exact)
+        rows_coming = warn_long(game, costs, choice, self.exact)
         bar = progress_bar(progress, rows_coming)
         before = evaluator.start()
         with bar:
             answer = self._answer(game, choice)
             bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
         seconds = time.perf_counter() - started
-        return told_top(explanation(self, X, rows, game, choice, answer, before, seconds), rule)
+        return with_top_claims(
+            explanation(self, X, rows, game, choice, answer, before, seconds), rule
+        )
 
     def interactions(
         self,
@@ -422,22 +424,22 @@ class Explainer:
             names = getattr(self.model, "output_names", None)
             own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
         game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=own)
-        survey = ask.exact_cost(game)
-        choice = choose(game, survey)
+        costs = queries.exact_cost(game)
+        choice = choose(game, costs)
         evaluator.engine.refuse_too_little_memory()
         if own is not None:
             refuse_columns(own, game.probe().findings.outputs)
-        return rows, game, survey, choice
+        return rows, game, costs, choice
 
-    def _choose(self, game: GameRun, survey: ExactCost, rule: Top | None = None) -> EstimatorChoice:
-        by = game, survey, self.estimator, self.exact.index, self.budget
+    def _choose(self, game: GameRun, costs: ExactCost, rule: Top | None = None) -> EstimatorChoice:
+        by = game, costs, self.estimator, self.exact.index, self.budget
         return replace(choose(*by, independent=rule is not None), rule=rule or self._rule)
 
     @cached_property
     def _of_one_output(self) -> Evaluator:
         """The evaluator of `outputs=`, with compiled programs of its own."""
         asked, donors, players, limits = self._parts
-        return Evaluator(asked, donors, players, limits, score=chosen_column())
+        return Evaluator(asked, donors, players, limits, score=target_column())
 
     def check(self, X: Rows) -> None:
         """Raises InputError or InputTypeError for instances that a call would not accept."""
@@ -507,7 +509,7 @@ def _pair(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def told_top(found: Explanation, rule: Top | None) -> Explanation:
+def with_top_claims(found: Explanation, rule: Top | None) -> Explanation:
     """The same explanation, with `top` and `confidence`, and which instances are certain.
 
     Exact values are judged by their rounding; for others the run has recorded what it found.

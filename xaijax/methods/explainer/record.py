@@ -16,13 +16,13 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.estimators.driver import SAMPLERS, InstanceValues, sampled
 from xaijax.estimators.estimator import FEWEST
 from xaijax.estimators.exact import Estimate
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import EstimatorChoice, tell_heavy, tell_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
 from xaijax.methods.record import background, cost_of, functions_of, instances, numbers, sizes
-from xaijax.models.asking.whole_numbers import warn_of_digits
+from xaijax.models.queries.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
@@ -49,8 +49,8 @@ def answered(
         assert estimate is not None and exact is not None
         return exact if estimate.fitted else with_one_base(game, choice, exact)
     part = sampled(game, others, choice.sampler, index, choice.budget, seed, choice.rule)
-    tell_unmet(part, choice)
-    tell_heavy(part)
+    warn_unmet(part, choice)
+    warn_heavy_tail(part)
     whole = part if exact is None else InstanceValues.mixed(choice.exact, exact, part)
     return with_one_base(game, choice, whole)
 
@@ -63,7 +63,7 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     If v of the empty set goes up by d, the Shapley value of each player goes down by d / P: what a
     sampled instance's base value is moved by is taken from its players that are not 0.
     """
-    base, score = ask.base(game), game.engine.score
+    base, score = queries.base(game), game.engine.score
     chosen = game.own if score is not None and score.chooses else None
     if base is not None:
         return replace(answer, base=np.broadcast_to(base, answer.base.shape).copy())
@@ -176,7 +176,7 @@ def stats_of(
         names = evaluator.engine.findings.output_names
         if names is not None:
             stats["output_names"] = np.array(names)[stats["outputs"]]
-    ask.refuse_other(game, answer.full)
+    queries.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):
         weights = evaluator.engine.replacement.weights
@@ -217,8 +217,8 @@ def certificate(
     """(|base + sum of values - f(x)|, its rounding bound) of the worst output; [N] each.
 
     f(x) is the model's own answer to the full row. If a structure answered (whole: see
-    `ask.whole`), f(x) was evaluated separately, and the bound is wider by how far the two roundings
-    may differ.
+    `queries.whole`), f(x) was evaluated separately, and the bound is wider by how far the two
+    roundings may differ.
     """
     with np.errstate(invalid="ignore"):  # answers that are not finite may be allowed
         full = answer.full if whole is None else whole[0]
@@ -234,16 +234,16 @@ def held(
     certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
     efficient: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(residual, bound) [N] each of `certified`, given what `ask.whole` returns.
+    """(residual, bound) [N] each of `certified`, given what `queries.whole` returns.
 
     efficient: whether the values must add up to f(x); raises ModelOutputError if they do not.
     """
-    whole = ask.whole(game)
+    whole = queries.whole(game)
     residual, bound = certified(whole)
     if whole is not None and (residual > bound).any():
         # Corners add x's part to each donor's part: rows of large numbers round in many ways.
         widen(game)
-        residual, bound = certified(ask.whole(game))
+        residual, bound = certified(queries.whole(game))
     # A host model may work in float32, and round a row differently in another call.
     host = game.engine.on_host
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))

@@ -20,18 +20,18 @@ from xaijax.estimators.driver import METHODS, SAMPLERS, InstanceValues, refuse_u
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
-from xaijax.games import ask
-from xaijax.games.ask import ExactCost
+from xaijax.games import queries
 from xaijax.games.engine.evaluator import LARGEST_PAIR
+from xaijax.games.queries import ExactCost
 from xaijax.games.refuse import (
     LARGEST_TABLE,
     refuse_biased_link,
     refuse_too_many,
-    tell_long_run,
+    warn_long_run,
     why_long,
 )
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import OfSets, Weights
+from xaijax.games.strategies.totals import OfSets, Weights
 from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
 from xaijax.methods.explainer.record import answered, provenance_of, stats_of
 from xaijax.methods.progress import progress_bar
@@ -90,8 +90,8 @@ class SetsAsked:
         def progressed(done: int) -> None:
             bar.update(done)
 
-        rows, game, survey, choice = begin(X, progressed, self.choose, outputs=outputs)
-        bar = progress_bar(progress, self.tell_long_run(game, survey, choice))
+        rows, game, costs, choice = begin(X, progressed, self.choose, outputs=outputs)
+        bar = progress_bar(progress, self.warn_long_run(game, costs, choice))
         before = game.evaluator.start()
         with bar:
             answer = self.answer(game, choice)
@@ -115,11 +115,11 @@ class SetsAsked:
         warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
         return {"large_pairs_sought": sought}
 
-    def choose(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
+    def choose(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
         """The estimator of each instance, and its stopping rule; raises the errors of `_chosen`."""
-        return replace(self._chosen(game, survey), rule=narrow(self.explainer.tolerance))
+        return replace(self._chosen(game, costs), rule=narrow(self.explainer.tolerance))
 
-    def _chosen(self, game: GameRun, survey: ExactCost) -> EstimatorChoice:
+    def _chosen(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
         """The estimator of each instance; see `choice.choose`.
 
         A game that cannot be enumerated is checked for a closed form before it is sampled or
@@ -131,11 +131,11 @@ class SetsAsked:
         self._refuse_many_sets(game)
         asked, P = self.explainer, game.P
         allowed = default_budget(P) if asked.budget is None else asked.budget
-        fits = enumerated(game, survey, asked.estimator, asked.budget)
-        if self._by_closed_form(game, survey, fits):
+        fits = enumerated(game, costs, asked.estimator, asked.budget)
+        if self._by_closed_form(game, costs, fits):
             return EstimatorChoice(np.ones(game.N, bool), None, allowed)
         if not fits.all():
-            self._refuse_unsampled(game, survey, fits)
+            self._refuse_unsampled(game, costs, fits)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
@@ -145,9 +145,9 @@ class SetsAsked:
             given = asked.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
             return EstimatorChoice(fits & by_pairs(game, self.of), self.sampler, allowed)
-        refuse_too_many(game, survey.largest)
+        refuse_too_many(game, costs.largest)
         if not by_pairs(game, self.of).all() and P > LARGEST_TABLE:
-            k = int(survey.largest.max())
+            k = int(costs.largest.max())
             raise EnumerationLimitError(
                 f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
                 f"make {count(k, self.order):,} sets each; a matrix of that size is not "
@@ -162,38 +162,38 @@ class SetsAsked:
         enumerate_some = partial(exact_sets, game, self.of)
         return answered(game, choice, enumerate_some, self.index, by.seed)
 
-    def tell_long_run(self, game: GameRun, survey: ExactCost, choice: EstimatorChoice) -> int:
+    def warn_long_run(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
         """Warns of a long run before it starts; returns the largest number of model rows it may
         take.
         """
-        coming = rows = int(survey.corners.sum())
+        coming = rows = int(costs.corners.sum())
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
             each = game.engine.replacement.count * (choice.budget + 2)
-            rows = int(survey.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
+            rows = int(costs.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
             K = game.probe().outputs
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
             beside = cost.once + int((~choice.exact).sum()) * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-            tell_long_run(game, rows, ways, beside)
+            warn_long_run(game, rows, ways, beside)
             return rows
-        if why_long(game, rows) and ask.in_closed_form(game, Weights(self.of)):
+        if why_long(game, rows) and queries.in_closed_form(game, Weights(self.of)):
             coming = rows = game.N  # each instance is checked, and none is run
-        tell_long_run(game, coming, ways)
+        warn_long_run(game, coming, ways)
         return rows
 
-    def _by_closed_form(self, game: GameRun, survey: ExactCost, fits: np.ndarray) -> bool:
+    def _by_closed_form(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> bool:
         """Whether a closed form gives what would otherwise be sampled, refused or computed from
         tables.
 
         Other games are not checked, so that the model is not probed if no closed form is needed.
         """
-        within = fits.all() and survey.largest.max(initial=0) <= LARGEST_PAIR
+        within = fits.all() and costs.largest.max(initial=0) <= LARGEST_PAIR
         if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
             return False
         engine = game.engine  # none is known for a host function, a random model or a score
         untold = engine.on_host or not engine.model.deterministic or engine.score
-        return not untold and ask.in_closed_form(game, Weights(self.of))
+        return not untold and queries.in_closed_form(game, Weights(self.of))
 
     def _refuse_many_sets(self, game: GameRun) -> None:
         M, memory = count(game.P, self.order), game.engine.memory.whole
@@ -221,7 +221,7 @@ class SetsAsked:
                 f"order={self.order}. Leave unbiased= out."
             )
 
-    def _refuse_unsampled(self, game: GameRun, survey: ExactCost, fits: np.ndarray) -> None:
+    def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:
         name = self.explainer.estimator
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
@@ -236,10 +236,10 @@ class SetsAsked:
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
-        n = int(np.where(fits, -1, survey.corners).argmax())
-        k = int(survey.largest[n])
+        n = int(np.where(fits, -1, costs.corners).argmax())
+        k = int(costs.largest[n])
         # Past the limit the survey stops counting.
-        counted = f"{survey.corners[n]:,}"
+        counted = f"{costs.corners[n]:,}"
         rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
         alone = ""
         if self.order == 1 and self.index.sampled:

@@ -20,13 +20,13 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError, MemoryPlanError
-from xaijax.games import ask
+from xaijax.games import queries
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.score import Agrees, ClassProbabilities, IsClass
-from xaijax.games.refuse import LARGEST_TABLE, refuse_too_many, tell_long_run, why_long
+from xaijax.games.refuse import LARGEST_TABLE, refuse_too_many, warn_long_run, why_long
 from xaijax.games.run import GameRun
-from xaijax.games.ways.distinct_donors import rows_of_list
-from xaijax.games.ways.totals import Weights
+from xaijax.games.strategies.distinct_donors import rows_of_list
+from xaijax.games.strategies.totals import Weights
 from xaijax.players.index import SizeLimited, index_weights, named, quoted
 from xaijax.players.sets import all_masks, chances
 from xaijax.results.coalition_table import CoalitionTable
@@ -139,24 +139,24 @@ def list_of(game: GameRun, replaced: np.ndarray, subtract: bool) -> np.ndarray:
 def values_of(game: GameRun, replaced: np.ndarray) -> np.ndarray:
     """The measured quantity of sets replaced bool [C, P]; float64 [N, C, K]."""
     with naming_samples(game.quantity, "sets"):
-        return ask.values(game, ~replaced, distinct=True)
+        return queries.values(game, ~replaced, distinct=True)
 
 
 def ends(game: GameRun) -> tuple[np.ndarray, np.ndarray]:
     """(Q(all replaced), Q(nothing replaced)); [N, K] each."""
-    Q = ask.values(game, np.repeat([[False], [True]], game.P, axis=1), distinct=True)
+    Q = queries.values(game, np.repeat([[False], [True]], game.P, axis=1), distinct=True)
     return one_base(game, Q[:, 0]), Q[:, 1]
 
 
 def one_base(game: GameRun, found: np.ndarray) -> np.ndarray:
-    """Q(all replaced) [N, K] as found, or the common value that `ask.base` returns."""
-    base = ask.base(game)
+    """Q(all replaced) [N, K] as found, or the common value that `queries.base` returns."""
+    base = queries.base(game)
     return found if base is None else np.broadcast_to(base, found.shape).copy()
 
 
 def tables(game: GameRun, subtract: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(v [n, 2^P, K], Q(all replaced) [n, K], Q(nothing replaced) [n, K]), some games at a time."""
-    for table in ask.tables(game):
+    for table in queries.tables(game):
         base = table[:, 0] if subtract else np.zeros_like(table[:, 0])
         yield of_replaced(table, subtract), base, table[:, -1]
 
@@ -195,10 +195,10 @@ def explained_cost(game: GameRun, index: QiiIndex) -> None:
     by_table, _ = _affordable(game, index)
     chosen = game.quantity.asked(game.N)
     if by_table:
-        ask.tables_cost(game, chosen)
+        queries.tables_cost(game, chosen)
     else:
         assert index.weights is not None
-        ask.semivalues_cost(game, Weights.semivalue(kept_weights(index.weights)), chosen)
+        queries.semivalues_cost(game, Weights.semivalue(kept_weights(index.weights)), chosen)
 
 
 def explained(
@@ -207,10 +207,10 @@ def explained(
     """The exact index of every game; calls ready() once nothing can be refused any more."""
     by_table, rows = _affordable(game, index)
     ready()
-    tell_long_run(game, rows, FEWER_ROWS)
+    warn_long_run(game, rows, FEWER_ROWS)
     if not by_table:
         assert index.weights is not None
-        totals = ask.semivalues(game, Weights.semivalue(kept_weights(index.weights)))
+        totals = queries.semivalues(game, Weights.semivalue(kept_weights(index.weights)))
         errors = noise_errors(game, _squares(index, game.P))
         base = one_base(game, totals.empty)
         return Influences(totals.phi, base, totals.full, errors, totals.span)
@@ -258,7 +258,7 @@ def whole_table(
             f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
-    tell_long_run(game, rows, FEWER_ROWS)
+    warn_long_run(game, rows, FEWER_ROWS)
     with naming_samples(game.quantity, "table"):
         found = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
@@ -370,10 +370,10 @@ def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
         pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
-        survey = ask.exact_cost(game)
-        rows = int(survey.corners.astype(float).sum())
+        costs = queries.exact_cost(game)
+        rows = int(costs.corners.astype(float).sum())
         _refuse_rows(rows, what, game, question)
-        refuse_too_many(game, survey.largest)
+        refuse_too_many(game, costs.largest)
     return rows
 
 
@@ -397,11 +397,11 @@ def refuse_long_list(game: GameRun, replaced: np.ndarray) -> None:
         _refuse_rows(rows, f"{len(replaced)} sets of {N:,} rows with {B:,} donors", game, "sets")
 
 
-def tell_long_list(game: GameRun, replaced: np.ndarray) -> None:
+def warn_long_list(game: GameRun, replaced: np.ndarray) -> None:
     """Warns of a long list of sets replaced bool [C, P] before it is run."""
     N, B = len(game.quantity.asked(game.N)), game.engine.replacement.count
     if why_long(game, N * B * len(replaced)):
-        tell_long_run(game, N * rows_of_list(game, ~replaced), FEWER_ROWS)
+        warn_long_run(game, N * rows_of_list(game, ~replaced), FEWER_ROWS)
 
 
 def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:

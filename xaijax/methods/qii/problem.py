@@ -22,10 +22,10 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import Replacement, agreement_codes, table_of
-from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
+from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
-from xaijax.games.refuse import tell_cuts_again
+from xaijax.games.refuse import warn_repeated_cuts
 from xaijax.games.run import GameRun
 from xaijax.methods.qii.arguments import (
     plan_of,
@@ -42,7 +42,7 @@ from xaijax.methods.qii.exact import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
 from xaijax.methods.qii.quantities import WHOM, Interest, interest_of
 from xaijax.models.model import Model
-from xaijax.players.players import OwnPlayers, column_finder, column_labels
+from xaijax.players.players import PerInstancePlayers, column_finder, column_labels
 from xaijax.results.recount import Sample
 from xaijax.results.subsample import Subsample
 from xaijax.tables.frames import aligned
@@ -113,8 +113,8 @@ class QIIProblem:
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
         donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
-        stand_ins = stand_ins_of(pool)
-        if stand_ins is not None:
+        baseline_fn = baseline_fn_of(pool)
+        if baseline_fn is not None:
             if pool_weights is not None:
                 raise InputError("pool_weights belong to pool rows; a Baseline is one row.")
             donors, kind = rows_of(self.data).part(0, 1), "function"
@@ -122,7 +122,7 @@ class QIIProblem:
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
         self.players = players_of_rows(players, self.table)
-        if self.subsample is not None and isinstance(self.players, OwnPlayers):
+        if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
                 "players numbers the entries of each row, and a Subsample draws which rows there "
                 "are. Give one numbering for all rows, shaped like one of them."
@@ -142,9 +142,9 @@ class QIIProblem:
         self.facts |= sample_facts(self.sample)
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
-        asked_model = cast(Model, self.outcome.model)
-        parts = with_own(asked_model, replacement, self.players, stand_ins)
-        self.evaluator = Evaluator(asked_model, *parts, self.limits)
+        explained_model = cast(Model, self.outcome.model)
+        parts = with_own(explained_model, replacement, self.players, baseline_fn)
+        self.evaluator = Evaluator(explained_model, *parts, self.limits)
         # The data as codes, and by which table.
         self._codes: tuple[CodeTable, tuple[CodeTable, np.ndarray]] | None = None
         self.positive: Any = None
@@ -155,7 +155,7 @@ class QIIProblem:
 
     def prior(self) -> np.ndarray:
         """Pr[S] of the data itself; see `QII.prior`."""
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             raise InputError(
                 "prior() needs columns that are players in all rows; players= numbers the entries "
                 "of each instance. Give Pr[S] as an array [2**P]."
@@ -267,7 +267,7 @@ class QIIProblem:
         plan's evaluator, whose game runs nothing; None: the problem's own.
         """
         started = time.perf_counter()
-        tell_cuts_again()
+        warn_repeated_cuts()
         rows = None
         if self.groups is not None:
             if X is not None:
@@ -283,7 +283,7 @@ class QIIProblem:
         self.evaluator.engine.refuse_too_little_memory()
         quantity = self._quantity(distances)
         own = self.data if rows is None else rows
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(len(rows_of(own)))
         self.players.refuse_unclear(len(rows_of(own)))
         if evaluator is None:

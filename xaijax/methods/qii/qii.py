@@ -18,7 +18,7 @@ from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
 from xaijax.methods.qii import exact
-from xaijax.methods.qii.exact import qii_index, refuse_long_list, tell_long_list
+from xaijax.methods.qii.exact import qii_index, refuse_long_list, warn_long_list
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
@@ -431,7 +431,7 @@ def singles(problem: QIIProblem, game: GameRun) -> exact.Influences:
     _refuse_long(problem, game, replaced)
     problem.ready()
     if problem.samples is None:
-        tell_long_list(game, replaced)
+        warn_long_list(game, replaced)
     base, full = exact.ends(game) if subtract else _distance_ends(problem, game)
     if problem.samples is None:
         v = exact.list_of(game, replaced[1:], subtract)
@@ -454,7 +454,7 @@ def change(
     _refuse_long(problem, game, replaced)
     problem.ready()
     if problem.samples is None:
-        tell_long_list(game, replaced)
+        warn_long_list(game, replaced)
     if problem.samples is not None and not _ends_only(problem, replaced):
         drawn = sampled_list(game, replaced, factors[None], problem.plan)
         return drawn.values[:, 0], drawn.std_errors[:, 0]
@@ -488,7 +488,7 @@ def changed_directly(
     replaced = np.stack([before, after])
     refuse_long_list(game, replaced)
     problem.ready()
-    tell_long_list(game, replaced)
+    warn_long_list(game, replaced)
     Q = exact.values_of(game, replaced)
     d = problem.distance(Q[:, 0], Q[:, 1])
     who = f"difference={problem.difference!r}"

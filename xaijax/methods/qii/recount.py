@@ -17,13 +17,13 @@ from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.host import hashes
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
-from xaijax.games.ways.plain import ToInts, plain_sums
+from xaijax.games.strategies.plain import ToInts, plain_sums
 from xaijax.methods.qii import quantities
 from xaijax.methods.qii.arguments import prior_of
 from xaijax.methods.qii.exact import QiiIndex
 from xaijax.methods.qii.problem import STEP
-from xaijax.models.asking.comparison import check_unchanged
-from xaijax.players.players import OwnPlayers
+from xaijax.models.queries.comparison import check_unchanged
+from xaijax.players.players import PerInstancePlayers
 from xaijax.players.sets import all_masks
 from xaijax.results.recount import LATTICE, ExactSums, Sample
 from xaijax.tables.rows import rows_of
@@ -75,7 +75,7 @@ class QiiRecount:
         if problem.interest not in BOUNDED:
             return "its quantity is your own, and no bound is proved for it"
         if (
-            isinstance(problem.players, OwnPlayers)
+            isinstance(problem.players, PerInstancePlayers)
             or problem.evaluator.engine.replacement.kind == "function"
         ):
             return "each instance has its own players or baseline, and no bound is proved for these"
@@ -138,7 +138,7 @@ class QiiRecount:
     def _counted(self) -> ExactSums:
         problem = self._problem
         problem.ready()
-        assert not isinstance(problem.players, OwnPlayers)  # see `refused`
+        assert not isinstance(problem.players, PerInstancePlayers)  # see `refused`
         P = problem.players.count
         replaced = all_masks(P)
         if self._index is None:
@@ -235,7 +235,7 @@ def _of_rows(rows: Any) -> str:
 
 def is_prior(problem: QIIProblem, chance: np.ndarray | None) -> bool:
     """Whether Pr[S] [2^P] equals that of the data, or of all rows of a subsample, to six digits."""
-    if chance is None or isinstance(problem.players, OwnPlayers):
+    if chance is None or isinstance(problem.players, PerInstancePlayers):
         return False
     full = problem.full_rows
     weighted = (problem.data, problem.weights), (full, np.full(len(full), 1 / len(full)))

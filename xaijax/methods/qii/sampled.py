@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import tell
+from xaijax.core.checks import warn_slow
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.public import public
 from xaijax.estimators.draws import designs, fixed_pool
 from xaijax.estimators.draws import run as draws
-from xaijax.games.refuse import LARGEST_TABLE, tell_long_run, why_long
+from xaijax.games.refuse import LARGEST_TABLE, warn_long_run, why_long
 from xaijax.games.run import GameRun
-from xaijax.games.ways.distinct_donors import entries_worth_it
-from xaijax.games.ways.drawn import drawn_values
+from xaijax.games.strategies.distinct_donors import entries_worth_it
+from xaijax.games.strategies.drawn import drawn_values
 from xaijax.methods.qii.exact import MOST_ROWS, QiiIndex, linear_form
 from xaijax.players.index import named
 
@@ -92,7 +92,7 @@ def sampled_index(
     if index.chance is not None:
         largest *= float(index.chance.sum())
     ready()
-    tell_long_draws(game, design.coalitions, plan)
+    warn_long_draws(game, design.coalitions, plan)
     rows = draws.DrawnRows(game, plan.seed, plan.scheme == "fixed-pool")
     if plan.scheme == "fixed-pool":
         return _fixed(game, design, rows, factors, plan)
@@ -141,11 +141,11 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
         )
 
 
-def tell_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
+def warn_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> None:
     """Warns of a long run before it starts; for one that may stop early, see `_one_run`."""
     rows = _games(game) * plan.samples * coalitions
     if plan.stop is None:
-        tell_long_run(game, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
+        warn_long_run(game, rows, FEWER_DRAWS, OF_A_DRAWN_ROW * rows)
 
 
 def _games(game: GameRun) -> int:
@@ -197,7 +197,7 @@ def sampled_list(
 ) -> SampledValues:
     """contrast [V, L] times Q of the sets replaced bool [L, P]."""
     plan = of_a_list(game, plan)
-    tell_long_draws(game, len(replaced), plan)
+    warn_long_draws(game, len(replaced), plan)
     rows = draws.DrawnRows(game, plan.seed, plan.scheme == "fixed-pool")
     if callable(game.quantity.combine):
         drawn = _of_two(game, replaced, contrast, rows, plan)
@@ -291,7 +291,7 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Sampl
         coming = len(left) * (stop - before) * run.design.coalitions
         said = "" if told else why_long(run.game, coming, OF_A_DRAWN_ROW * coming)
         if said:  # before the first long part
-            tell(said, f"a larger epsilon=, {FEWER_DRAWS}")
+            warn_slow(said, f"a larger epsilon=, {FEWER_DRAWS}")
             told = True
         run.step(stop)
         before = stop

@@ -14,9 +14,9 @@ from jax.sharding import NamedSharding
 
 from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.asking.host import read_only
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.source import ModelSource
+from xaijax.models.queries.host import read_only
 
 
 def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSource:

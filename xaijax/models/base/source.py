@@ -10,7 +10,7 @@ from typing import Any
 
 from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputTypeError
-from xaijax.core.travel import recipe
+from xaijax.core.pickling import recipe
 
 DECIDED = "decided"  # a column for each class: 1 where `decide` answers with it, else 0
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError
-from xaijax.models.asking.comparison import TranslationCheck, answering
-from xaijax.models.asking.rows import row_dtype
 from xaijax.models.model import Model
+from xaijax.models.queries.comparison import TranslationCheck, answering
+from xaijax.models.queries.rows import row_dtype
 from xaijax.tables.frame_table import FrameTable
 from xaijax.tables.frames import frame_labels, same_labels
 from xaijax.tables.rows import refuse_series, rows_of

@@ -156,7 +156,7 @@ class Baseline(ReplacementSource):
             )
 
 
-def stand_ins_of(background: Any) -> Callable[[Any], Any] | None:
+def baseline_fn_of(background: Any) -> Callable[[Any], Any] | None:
     """The function of `Baseline(function)`, which makes a row for each instance; None: no such."""
     return background.of_each if isinstance(background, Baseline) else None
 

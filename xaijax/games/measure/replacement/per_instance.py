@@ -11,8 +11,8 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.games.measure.replacement.base import Replacement, agreement_codes
 from xaijax.models.model import Model
-from xaijax.players.players import OwnPlayers, Players
-from xaijax.tables.own_table import OwnTable
+from xaijax.players.players import PerInstancePlayers, Players
+from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.table import CodedTable
 
 
@@ -20,7 +20,7 @@ class RowOfEach(Replacement):
     """A row that is made of each instance: that of each, or one donor in their place.
 
     Anchors draws from the rows themselves, row n that of instance n (`Baseline.for_rows`). The
-    engine has one donor in their place; `OwnTable` puts the rows into the instances' codes.
+    engine has one donor in their place; `PerInstanceTable` puts the rows into the instances' codes.
     """
 
     kind = "function"
@@ -38,30 +38,31 @@ class RowOfEach(Replacement):
 def with_own(
     model: Model,
     donors: Replacement,
-    players: Players | OwnPlayers,
-    stand_ins: Callable[[Any], Any] | None,
+    players: Players | PerInstancePlayers,
+    baseline_fn: Callable[[Any], Any] | None,
 ) -> tuple[Replacement, Players]:
-    """(donors, players) of codes that say what each instance has for itself; see `OwnTable`.
+    """(donors, players) of codes that say what each instance has; see `PerInstanceTable`.
 
-    stand_ins(rows) -> the baseline of each; None: absent players take the donors' entries.
+    baseline_fn(rows) -> the baseline of each; None: absent players take the donors' entries.
     """
-    own = isinstance(players, OwnPlayers)
-    if not own and stand_ins is None:
+    own = isinstance(players, PerInstancePlayers)
+    if not own and baseline_fn is None:
         return donors, players
     if isinstance(donors.table, CodedTable):
         raise InputError(
             f"{model.name} is an estimator translated to JAX, which takes no players and no "
             "baselines for each instance. Say backend='host' in as_model."
         )
-    table = OwnTable(
+    table = PerInstanceTable(
         inner=donors.table,
         owner=np.repeat(
-            1 + (players.of_entry if isinstance(players, OwnPlayers) else players.of_column),
+            1
+            + (players.of_entry if isinstance(players, PerInstancePlayers) else players.of_column),
             donors.table.codes_per_column,
             axis=-1,
         ),
         P=players.count,
-        stand_ins=stand_ins,
+        baseline_fn=baseline_fn,
         common=donors.codes[0],
         alike=(donors.codes == donors.codes[0]).all(axis=0),
         word=donors.codes.dtype,

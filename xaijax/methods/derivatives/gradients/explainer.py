@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.checks import tell
+from xaijax.core.checks import warn_slow
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.process import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
@@ -22,8 +22,8 @@ from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
-from xaijax.games.measure.replacement.baseline import Baseline, stand_ins_of
-from xaijax.games.measure.score import ChosenColumn, largest, read_outputs, refuse_columns
+from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
+from xaijax.games.measure.score import TargetColumn, largest, read_outputs, refuse_columns
 from xaijax.games.refuse import minute
 from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients.run import (
@@ -40,8 +40,8 @@ from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair,
 from xaijax.methods.progress import progress_bar
 from xaijax.methods.record import background, cost, instances, numbers, sizes
 from xaijax.models import gradient_class
-from xaijax.players.players import OwnPlayers, Players, column_labels
-from xaijax.results.asked import asked_output
+from xaijax.players.players import PerInstancePlayers, Players, column_labels
+from xaijax.results.asked import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.plan import Plan
@@ -148,7 +148,7 @@ class GradientExplainer:
         self.model: Any = model if self._pair is None else self._pair.whole
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, limits
-        self._of_each = stand_ins_of(background)
+        self._of_each = baseline_fn_of(background)
         self._evaluator: Evaluator | None = None
         self._runs: dict[int, GradientPrograms] = {}
         if self._of_each is None:
@@ -197,10 +197,10 @@ class GradientExplainer:
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
         if outputs is not None:
-            ChosenColumn().refuse(run.outputs)
+            TargetColumn().refuse(run.outputs)
         if names is not None:
             refuse_columns(names, run.outputs)
-        self._tell_long(run, len(work))
+        self._warn_long(run, len(work))
         allowed = self.model.nonfinite == "propagate"
         with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
             full = run.answers(work.codes)
@@ -236,7 +236,7 @@ class GradientExplainer:
         _, work, _ = self._read(X, outputs)
         run, _ = self._run(work)
         if outputs is not None:
-            ChosenColumn().refuse(run.outputs)
+            TargetColumn().refuse(run.outputs)
             work = _with_column(work, np.zeros((len(work), 1)))
         N, compiled = len(work), run.engine.compiled
         asked = N, base_rows(run, work)
@@ -326,7 +326,7 @@ class GradientExplainer:
         rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
         N, names = len(rows_of(rows)), None
-        if isinstance(self.players, OwnPlayers):
+        if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(N)
         self.players.refuse_unclear(N)
         if outputs is not None:
@@ -338,7 +338,7 @@ class GradientExplainer:
         if self.model.allow_nan and not isinstance(codes, MappedRows):  # else refused above
             reading.refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = reading.stand_ins(
+            own = reading.baseline_fn(
                 self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan
             )
         return rows, reading.Work(codes, own, self._owner), names
@@ -372,14 +372,16 @@ class GradientExplainer:
         evaluator.clock.tile = run.sizes.rows
         return run, before
 
-    def _tell_long(self, run: GradientPrograms, N: int) -> None:
+    def _warn_long(self, run: GradientPrograms, N: int) -> None:
         """Warns of a run of more than about a minute."""
         findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
         each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
         if rows * each > minute(run.engine.devices):
             ways = "fewer rows, steps= or background rows, samples=, or outputs= of several"
-            tell(f"{rows:,} derivatives are coming, of about {each:,.0f} operations each", ways)
+            warn_slow(
+                f"{rows:,} derivatives are coming, of about {each:,.0f} operations each", ways
+            )
 
 
 def _samples(samples: Any, path: str, steps: int) -> int | None:
@@ -485,7 +487,7 @@ def _provenance(
     engine = run.engine
     return {
         "method": "GradientExplainer",
-        **asked_output(engine.model),
+        **output_question(engine.model),
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,

@@ -18,7 +18,7 @@ from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import KINDS, replacement_of, weighted_rows
 from xaijax.models.model import Model
-from xaijax.players.players import OwnPlayers, Players
+from xaijax.players.players import PerInstancePlayers, Players
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable
 from xaijax.tables.tree import is_tree
@@ -117,7 +117,7 @@ def refuse_nan(codes: np.ndarray, name: str) -> None:
     )
 
 
-def owner_of(players: Players | OwnPlayers) -> np.ndarray | None:
+def owner_of(players: Players | PerInstancePlayers) -> np.ndarray | None:
     """The player of each code, int32 [C] or [N, C]; P for a code that stays.
 
     None: code j is player j.
@@ -146,7 +146,7 @@ def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) 
             )
 
 
-def stand_ins(
+def baseline_fn(
     made: Callable[[Any], Any], donors: Replacement, rows: Any, allow_nan: bool | NanColumns
 ) -> np.ndarray:
     """Codes [N, C] of the baselines that a function makes from rows, as they were read."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, ModelOutputError
-from xaijax.models.asking.findings import Probe
 from xaijax.models.model import Model
+from xaijax.models.queries.findings import Probe
 
 CALLBACKS = ("pure_callback", "io_callback")
 TREES = "xaijax_leaf_sums"  # the step of a trace that computes a translated tree

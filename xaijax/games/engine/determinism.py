@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.models.asking.row_count import AnsweredBefore
+from xaijax.models.queries.row_count import AnsweredBefore
 from xaijax_kernels.engine.lattice import agreement_codes
 
 MOST = 256  # rows of a call that are compared
 FIRST = 32  # rows of a run's first call that are asked again
 
 
-class AskedAgain:
+class DeterminismCheck:
     """Finds those rows in a call, and has the answers to them compared."""
 
     def __init__(

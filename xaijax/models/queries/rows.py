@@ -15,12 +15,12 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.process import before_jax
-from xaijax.models.asking.comparison import TranslationCheck, answering, check_unchanged
-from xaijax.models.asking.host import read_only
 from xaijax.models.base.trace import DTYPES
+from xaijax.models.queries.comparison import TranslationCheck, answering, check_unchanged
+from xaijax.models.queries.host import read_only
 from xaijax.models.structure.declared import GivenSplit
 from xaijax.tables.frames import copied_frame
-from xaijax.tables.own_table import OwnTable
+from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import FloatTable, MappedRows, Untranslatable, dtype_of, read_array
 from xaijax.tables.tree import is_tree
@@ -165,15 +165,15 @@ def of_codes(model: Model, table: Any) -> Model:
     JAX also of whole numbers, and of rows with players of their own. What is compiled is kept by
     the model it is of.
     """
-    if isinstance(table, OwnTable) and not table.in_jax:
+    if isinstance(table, PerInstanceTable) and not table.in_jax:
         table = table.inner
     whole = table if isinstance(table, FloatTable) and table.whole is not None else None
-    if whole is None and not isinstance(table, TreeTable | OwnTable):
+    if whole is None and not isinstance(table, TreeTable | PerInstanceTable):
         return model
     changes: dict[str, Any] = {"input_shape": None, "feature_names": None, "allow_nan": True}
     if isinstance(getattr(table, "inner", table), TreeTable):
         _refuse_tree(model)
-    if isinstance(table, OwnTable):
+    if isinstance(table, PerInstanceTable):
         changes["structure"] = "plain"  # a structure looks at columns, which are of codes here
     elif whole is not None and model.structure is not None:
         changes["structure"] = _of_whole(model.structure, whole)

@@ -13,7 +13,7 @@ import numpy as np
 from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import OfPlayers, OfSets, Stretch, Totals, Weights
+from xaijax.games.strategies.totals import OfPlayers, OfSets, Stretch, Totals, Weights
 from xaijax_kernels.structures.base import Form, WeightedDonors
 from xaijax_kernels.structures.closed_forms import blocks
 

@@ -26,7 +26,7 @@ made of the corners of pairs as in 3.
 
 **Coalitions that each instance has for itself**: one row for each and each donor (`own_lists`).
 
-**Orders** of players: walked by a first layer, where it may be (`GameRun.may_walk`); else as listed
+**Orders** of players: walked by a first layer, where it may be (`GameRun.may_scan`); else as listed
 coalitions.
 
 **Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory and a draw has
@@ -50,20 +50,20 @@ from typing import Protocol
 import numpy as np
 
 from xaijax.games.run import GameRun
-from xaijax.games.ways.averaged import ByAveragedTables
-from xaijax.games.ways.by_parts import ByParts
-from xaijax.games.ways.closed_form import ByClosedForm, ClosedForm, closed_form
-from xaijax.games.ways.corners import ByPairs
-from xaijax.games.ways.distinct_donors import (
+from xaijax.games.strategies.averaged import ByAveragedTables
+from xaijax.games.strategies.by_parts import ByParts
+from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form
+from xaijax.games.strategies.corners import ByPairs
+from xaijax.games.strategies.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
     entries_worth_it,
 )
-from xaijax.games.ways.listed import ByCorners, ByList, ByRows, Masks
-from xaijax.games.ways.totals import Means, Stretch, Totals, Weights
+from xaijax.games.strategies.listed import ByCorners, ByList, ByRows, Masks
+from xaijax.games.strategies.totals import Means, Stretch, Totals, Weights
 
 
-class SemivalueWay(Protocol):
+class SemivalueStrategy(Protocol):
     """A way to semivalues, of one game."""
 
     def takes(self, stretch: Stretch) -> np.ndarray:
@@ -90,7 +90,7 @@ def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
     return closed_form(engine, weights) if linear and ask.may_solve() else None
 
 
-def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueWay]]:
+def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
     """Makers of the ways to the values with these weights, in order; says in `ask` what answers.
     Probes the model.
     """
@@ -107,7 +107,7 @@ def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueWay
     return [partial(ByAveragedTables, ask, weights), pairs]
 
 
-class ListWay(Protocol):
+class ListStrategy(Protocol):
     """A way to the values of listed coalitions, of one game."""
 
     @property
@@ -122,7 +122,7 @@ class ListWay(Protocol):
         ...
 
 
-def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListWay]:
+def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
     """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
     before leaves the instances to it. Probes the model.
 

@@ -24,7 +24,7 @@ from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
-from xaijax.games.ways.listed import ByRows, ListedChunk
+from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
 from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.structures.base import shapes_of
@@ -68,7 +68,7 @@ class ByParts:
         means, bad = listed_of(ask.engine, backend, B).means(ask, rows, masks, part.donors)
         well = np.flatnonzero(~bad)
         ask.count.distinct += len(well) * B * C
-        ask.told(len(well) * B * C)
+        ask.report(len(well) * B * C)
         if bad.any():
             by_rows, some = ByRows(ask), np.flatnonzero(bad)
             own = ListedChunk(some, part.coalitions, part.donors, None)

@@ -16,9 +16,9 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputError, ModelOutputError
-from xaijax.models.asking.predict import run_jax
-from xaijax.models.asking.probe import gap_of
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
+from xaijax.models.queries.predict import run_jax
+from xaijax.models.queries.probe import gap_of
 from xaijax.models.translations import families as families  # registers those of this library
 from xaijax.models.translations.columns import Centre
 from xaijax.models.translations.in_jax import InJax, Made
@@ -60,7 +60,7 @@ class Agreed:
         """Forgets all rows, which are then compared again."""
         self._keys.clear()
 
-    def add(self, key: Hashable, stamp: Stamp | None, spread: np.ndarray | None) -> None:
+    def add(self, key: Hashable, stamp: FitFingerprint | None, spread: np.ndarray | None) -> None:
         """Keeps rows that agreed within a share of this spread of the answers.
 
         Rows are not kept if the spread is 0, which accepts more than a later one may, nor if a
@@ -99,8 +99,8 @@ class TranslationCheck:
     name: str
     recentre: Callable[[Centre], Made] | None = None  # raises Untranslatable
     estimator: Any = None  # whose translation it is
-    stamp: Stamp | None = None  # of its state when it was translated
-    keeps_asked: bool = False  # its state changes when it is asked
+    stamp: FitFingerprint | None = None  # of its state when it was translated
+    changes_when_called: bool = False  # its state changes when it is asked
     reason: str | None = None  # why the host answers; None: JAX does
     centred: Made | None = None  # what answers in JAX in place of `found`
     done: bool = False  # rows have shown how far answers are apart
@@ -123,7 +123,11 @@ class TranslationCheck:
         What is made of a translation (programs, tables, remembered answers) is of the fit that it
         had. An estimator that answers itself is asked as it is.
         """
-        if self.reason is None and self.stamp is not None and Stamp(self.estimator) != self.stamp:
+        if (
+            self.reason is None
+            and self.stamp is not None
+            and FitFingerprint(self.estimator) != self.stamp
+        ):
             raise InputError(
                 f"{self.name} has changed since as_model translated it to JAX: it was fitted "
                 f"again, or what it holds was assigned. Wrap it anew with as_model, and make "
@@ -162,10 +166,10 @@ class TranslationCheck:
                 self.agreed.add(key, self.stamp, self.spread)
         if self.stamp is not None:
             # An estimator of one's own may keep what it was asked: that is no change of its fit.
-            after = Stamp(self.estimator)
-            self.keeps_asked |= after != self.stamp
+            after = FitFingerprint(self.estimator)
+            self.changes_when_called |= after != self.stamp
             self.stamp = after
-        if self.keeps_asked:
+        if self.changes_when_called:
             self.agreed.clear()
 
     def _wrong_first(self, now: Made, kinds: list[Any], labels: bool) -> str | None:
@@ -215,10 +219,10 @@ class TranslationCheck:
             if reason is not None:
                 self.fall_back(reason)
                 return
-            if shared and not self.keeps_asked:
+            if shared and not self.changes_when_called:
                 self.agreed.add(key, self.stamp, self.spread)
-        if self.stamp is not None and self.keeps_asked:
-            self.stamp = Stamp(self.estimator)
+        if self.stamp is not None and self.changes_when_called:
+            self.stamp = FitFingerprint(self.estimator)
 
     def _answers(self, key: str, function: Any, params: Any, codes: np.ndarray) -> np.ndarray:
         """A function of the translation, in float64: few rows by the program that compared the

@@ -21,11 +21,11 @@ from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
-from xaijax.games.ways import choose
-from xaijax.games.ways.choose import SemivalueWay
-from xaijax.games.ways.corners import full_tables, full_tables_cost
-from xaijax.games.ways.listed import Masks, WithWhole, own_list_means
-from xaijax.games.ways.totals import Stretch, Totals, Weights
+from xaijax.games.strategies import choose
+from xaijax.games.strategies.choose import SemivalueStrategy
+from xaijax.games.strategies.corners import full_tables, full_tables_cost
+from xaijax.games.strategies.listed import Masks, WithWhole, own_list_means
+from xaijax.games.strategies.totals import Stretch, Totals, Weights
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -105,9 +105,9 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     chosen = run.quantity.asked(run.N) if rows is None else rows
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
     totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random)
-    ways = choose.semivalues(run, weights)
+    strategies = choose.semivalues(run, weights)
     for stretch in _stretches(run, weights, chosen):
-        add = partial(_add, run, ways, totals, *stretch)
+        add = partial(_add, run, strategies, totals, *stretch)
         backend, _ = run.with_less_where_memory_is_short(backend, add)
     if run.engine.offset is not None:  # each row is a mean
         totals.empty += run.engine.offset
@@ -120,36 +120,36 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
 
 def semivalues_cost(run: GameRun, weights: Weights, rows: np.ndarray) -> None:
     """Adds what `semivalues` asks with these weights for the instances `rows` [n] to `run.cost`."""
-    backend, ways = run.backend(), choose.semivalues(run, weights)
+    backend, strategies = run.backend(), choose.semivalues(run, weights)
     for _, here, differs in _stretches(run, weights, rows):
-        _share_out(ways, Stretch(backend, here, differs), None)
+        _share_out(strategies, Stretch(backend, here, differs), None)
     run.cost.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
 
 
 def _share_out(
-    ways: list[Callable[[], SemivalueWay]], stretch: Stretch, own: Totals | None
+    strategies: list[Callable[[], SemivalueStrategy]], stretch: Stretch, own: Totals | None
 ) -> None:
     """Gives the instances of a stretch to the first way that takes and answers them, for their
     sums in `own`; None: for their cost, which is added to the run's.
     """
     left = np.arange(len(stretch))
-    for make in ways:
+    for make in strategies:
         if not len(left):
             return
-        way = make()
-        places = left[way.takes(stretch)[left]]
+        strategy = make()
+        places = left[strategy.takes(stretch)[left]]
         if not len(places):
             continue
         if own is None:
-            way.cost(stretch, places)
+            strategy.cost(stretch, places)
         else:
-            places = places[way.add(stretch, places, own)]
+            places = places[strategy.add(stretch, places, own)]
         left = np.setdiff1d(left, places)
 
 
 def _add(
     run: GameRun,
-    ways: list[Callable[[], SemivalueWay]],
+    strategies: list[Callable[[], SemivalueStrategy]],
     totals: Totals,
     first: int,
     here: np.ndarray,
@@ -162,7 +162,7 @@ def _add(
     own.clear()
     if groups is None and run.structure is None and not run.random:
         own.keep_donors(shared=run.shares_base)
-    _share_out(ways, Stretch(backend, here, differs), own)
+    _share_out(strategies, Stretch(backend, here, differs), own)
     own.add_donors()
     if groups is not None:
         run.note_size(own.full, own.empty)
@@ -235,11 +235,11 @@ def values(
     chosen = run.quantity.asked(run.N) if rows is None else rows
     C = len(masks)
     asked = WithWhole(masks, run.P) if run.quantity.reads_full else masks
-    for way in choose.listed(run, asked, run.probe().outputs, distinct):
-        found = way.means(chosen)
+    for strategy in choose.listed(run, asked, run.probe().outputs, distinct):
+        found = strategy.means(chosen)
         if found is not None:
             means = _mean(run, found)
-            run.structure = way.structure or run.structure
+            run.structure = strategy.structure or run.structure
             return _measured(run, means, C, lambda c: asked[c : c + 1][0])
     raise AssertionError("the last way takes all instances")
 
@@ -248,9 +248,9 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
     """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
     `run.cost`.
     """
-    way = choose.by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
-    way.cost(rows)
-    run.structure = way.structure or run.structure
+    strategy = choose.by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
+    strategy.cost(rows)
+    run.structure = strategy.structure or run.structure
 
 
 def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -312,30 +312,30 @@ def walk(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
     Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the others.
     Only the instances `rows` [n] are walked.
     """
-    sums, bad = run.walker().sums(run.codes[rows], orders)
+    sums, bad = run.scanner().sums(run.codes[rows], orders)
     sums = run.with_offset(sums)
     if bad and run.engine.model.nonfinite == "raise":
-        _refuse_walked(run, sums, orders, rows)
+        _refuse_scanned(run, sums, orders, rows)
     donors, (D, P) = run.engine.replacement.count, orders.shape
     asked = len(rows) * donors * (2 * D * (P - 1) + 2)
     run.count.distinct += asked
     # The two ends come with every order.
     run.count.padded += len(rows) * donors * 2 * D * P - asked
-    run.told(asked)
+    run.report(asked)
     run.structure = run.engine.structure_name
     flat = sums.reshape(len(rows), -1, sums.shape[-1])
-    return _measured(run, flat, flat.shape[1], _of_walk(orders)).reshape(sums.shape)
+    return _measured(run, flat, flat.shape[1], _of_scan(orders)).reshape(sums.shape)
 
 
-def walk_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
+def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
     """Adds what `walk` asks along D orders for the instances `rows` [n] to `run.cost`."""
-    walker = run.walker()
+    scanner = run.scanner()
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
-    run.cost.add_calls(walker.calls(len(rows), D), walker.recipe(run.codes.dtype))
+    run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(run.codes.dtype))
     run.structure = run.engine.structure_name
 
 
-def _of_walk(orders: np.ndarray) -> Callable[[int], np.ndarray]:
+def _of_scan(orders: np.ndarray) -> Callable[[int], np.ndarray]:
     """The coalition at a place of flattened walks, bool [P]."""
 
     def kept_of(place: int) -> np.ndarray:
@@ -347,7 +347,7 @@ def _of_walk(orders: np.ndarray) -> Callable[[int], np.ndarray]:
     return kept_of
 
 
-def _refuse_walked(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
+def _refuse_scanned(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> None:
     """Raises ModelOutputError for a walk through answers that are not finite.
 
     A walk keeps sums over donors only, so the coalition is asked again to name the donor.

@@ -19,8 +19,8 @@ from xaijax.games.certify import ROWS_AT_A_TIME
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.player_values import distinct
 from xaijax.games.run import GameRun
-from xaijax.games.ways.crossed import crossed
-from xaijax.games.ways.totals import Means
+from xaijax.games.strategies.crossed import crossed
+from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
 
 WORTH = 0.75  # of the rows that the list would need

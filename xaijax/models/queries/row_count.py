@@ -20,7 +20,7 @@ from jax.extend.core import Literal, jaxpr_as_fun
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import NonDeterministicModelError
 from xaijax.core.reads import shown
-from xaijax.models.asking.probe import (
+from xaijax.models.queries.probe import (
     Evaluate,
     gap_of,
     half_without,

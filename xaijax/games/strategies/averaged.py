@@ -26,7 +26,7 @@ from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Stretch, Totals, Weights
+from xaijax.games.strategies.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
 from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
@@ -60,7 +60,7 @@ class ByAveragedTables:
         program, ask = self._averaged(stretch.backend), self._ask
         assert program is not None
         part, count = own.like(len(places)), ask.count
-        well = program.add(ask.codes[stretch.here[places]], self._weights, part, ask.told)
+        well = program.add(ask.codes[stretch.here[places]], self._weights, part, ask.report)
         own.put(places[well], part, well)
         count.distinct += int(well.sum()) * program.asked
         count.padded += len(places) * program.padded - int(well.sum()) * program.asked

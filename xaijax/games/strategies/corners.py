@@ -18,7 +18,7 @@ from xaijax.games.engine.compiled import ProgramRecipe
 from xaijax.games.engine.loop import Backend, Check, Done, Instances, TileOutputs
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Stretch, Totals, Weights
+from xaijax.games.strategies.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 
 
@@ -42,7 +42,7 @@ class ByPairs:
         check = refuse_bad_answers(ask.engine, here, backend)
         x = ask.instances(here)
         for _, pairs in ask.packs(backend, instance, donor, differs):
-            done = ask.telling(pairs)
+            done = ask.reporting(pairs)
             pair_semivalues(backend, pairs, x, self._weights, own, check, done)
         return np.ones(len(places), bool)
 

@@ -18,14 +18,14 @@ from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import InputTypeError, ModelOutputError
 from xaijax.core.process import before_jax
 from xaijax.core.reads import changed as names_changed
-from xaijax.models.asking.host import call_host, call_host_raw
-from xaijax.models.asking.probe import probe_determinism, probe_neighbours
-from xaijax.models.asking.row_count import AnsweredBefore, RowCounts, probe_row_counts, same_steps
-from xaijax.models.asking.rows import cannot_trace
-from xaijax.models.asking.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_codes
-from xaijax.models.identity.fit_stamp import Stamp
+from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.identity.identity import portable_reads, program_digest
+from xaijax.models.queries.host import call_host, call_host_raw
+from xaijax.models.queries.probe import probe_determinism, probe_neighbours
+from xaijax.models.queries.row_count import AnsweredBefore, RowCounts, probe_row_counts, same_steps
+from xaijax.models.queries.rows import cannot_trace
+from xaijax.models.queries.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.structure.agreement import Agreement, compare
 from xaijax.models.structure.declared import PLAIN, declared
 from xaijax.models.structure.found import find
@@ -177,7 +177,7 @@ def probe_host(model: Model, rows: Any) -> Probe:
             )
             raise
 
-    before = Stamp(model.estimator)
+    before = FitFingerprint(model.estimator)
     function = getattr(model, "_function", None)
     reads = None if function is None else portable_reads(function).facts
     answer, noise = _probed(model, evaluate, rows)
@@ -193,7 +193,7 @@ def probe_host(model: Model, rows: Any) -> Probe:
     told = tuple(names) if len(set(names)) == len(names) else ()
     found = _findings(model, answer, answer.dtype, None, noise, 0.0, told)
     changed: Callable[[], bool] | None = None
-    if model.estimator is not None and Stamp(model.estimator) == before:
+    if model.estimator is not None and FitFingerprint(model.estimator) == before:
         changed = functools.partial(_changed, model.estimator, before)
     moved: frozenset[str] = frozenset()
     if reads is not None:
@@ -206,8 +206,8 @@ def _reads_other(function: Any, before: Any) -> list[str]:
     return [] if before is None else names_changed(before, portable_reads(function).facts)
 
 
-def _changed(estimator: Any, before: Stamp) -> bool:
-    return Stamp(estimator) != before
+def _changed(estimator: Any, before: FitFingerprint) -> bool:
+    return FitFingerprint(estimator) != before
 
 
 def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray:

@@ -81,7 +81,7 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
     return itemgetter(*names) if names else lambda _: None
 
 
-class Stamp:
+class FitFingerprint:
     """Equal for one estimator in one state; what is known by identity is held, so that no other
     object gets its place.
     """
@@ -96,7 +96,7 @@ class Stamp:
         self._found = self._of(estimator, 0)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stamp) and self._found == other._found
+        return isinstance(other, FitFingerprint) and self._found == other._found
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -25,7 +25,7 @@ from xaijax_kernels.engine.tiles import (
     widest_layer,
 )
 from xaijax_kernels.structures.base import Structure, shapes_of
-from xaijax_kernels.structures.first_layer import PAIRS, WalkShape, walk_tiles
+from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, scan_tiles
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LOOK_AHEAD = 1  # a dispatch of walks is long, and its results are large
 PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
 
 
-def walk_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> WalkShape:
+def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> ScanShape:
     """A tile for one call of the head, where a plain tile has `rows`; a pure function."""
     longest = LONGEST_BLOCK
     if platform == "cpu":
@@ -53,10 +53,10 @@ def walk_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
     segments = -(-B // lanes)
     donors = min(bucket(-(-B // segments)), lanes)
     instances = max(1, min(lanes // donors, MOST_INSTANCES))
-    return WalkShape(P, instances, donors, block, K, dtype)
+    return ScanShape(P, instances, donors, block, K, dtype)
 
 
-class WalkBackend:
+class PermutationScan:
     """Runs walks on the devices of `placement`."""
 
     def __init__(
@@ -82,7 +82,7 @@ class WalkBackend:
         self._count = B
         platform = mesh.devices.flat[0].platform
         rows = self._head_rows(outputs, donors.dtype, platform)
-        self.shape = walk_shape(P, B, outputs, rows, donors.dtype.name, platform)
+        self.shape = scan_shape(P, B, outputs, rows, donors.dtype.name, platform)
         self.segments = -(-B // self.shape.donors)
         missing = self.segments * self.shape.donors - B
         # The padding repeats a valid row, with weight 0.
@@ -183,7 +183,7 @@ class WalkBackend:
     def recipe(self, dtype: np.dtype) -> ProgramRecipe:
         """What the program of a dispatch is compiled of."""
         structure, same, split = self._structure, self._same, self._split
-        run = partial(walk_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
+        run = partial(scan_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
         arguments = (
             self._params,
             shape(same, self._instances, self.shape.P, dtype=dtype),
@@ -204,9 +204,9 @@ class WalkBackend:
         )
 
 
-def walk_backend(engine: Engine) -> WalkBackend:
+def scan_backend(engine: Engine) -> PermutationScan:
     """The loop along orders of players, of a model with a first layer."""
-    return WalkBackend(
+    return PermutationScan(
         engine.model,
         engine.structure,
         engine.findings.outputs,

@@ -177,7 +177,7 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
     return cls
 
 
-def travelling_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
+def picklable_class(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
     """Applies `public_class` and `travels` to an explainer; `read` is that of `travels`."""
     return travels(public_class(cls), read)
 

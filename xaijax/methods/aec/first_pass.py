@@ -55,7 +55,7 @@ class FirstPass:
         return self.moments.mean[: self.F]
 
 
-def survey(rows: Rows, task: str) -> FirstPass:
+def first_pass(rows: Rows, task: str) -> FirstPass:
     """Reads all rows once.
 
     Raises:
@@ -101,7 +101,7 @@ def _shared(moments: Moments, first: np.ndarray) -> Moments:
     return moments._replace(mean=moments.mean[places], products=of_first(moments.products, places))
 
 
-def tell(found: FirstPass, standardize: bool) -> None:
+def warn_columns(found: FirstPass, standardize: bool) -> None:
     """Warns of constant columns, by name, and of scales that are far apart."""
     if found.constant.any():
         names = [found.names[j] for j in np.flatnonzero(found.constant)]

@@ -1,4 +1,4 @@
-"""`OwnTable`: rows that each have their own players, or their own baseline.
+"""`PerInstanceTable`: rows that each have their own players, or their own baseline.
 
 The engine knows one numbering of players and one list of donors. A row of codes therefore says more
 here:
@@ -28,13 +28,13 @@ from xaijax.tables.table import CodeTable, FloatTable
 
 
 @dataclass(frozen=True, eq=False)
-class OwnTable:
+class PerInstanceTable:
     """A table around another; `read` and `encode` are of instances, `of_donors` of donors."""
 
     inner: CodeTable
     owner: np.ndarray  # int64 [C] or [N, C], 1 + the player of each code column; 0: never replaced
     P: int
-    stand_ins: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors
+    baseline_fn: Callable[[Any], Any] | None  # (rows) -> the baseline of each; None: the donors
     common: np.ndarray  # [C], the code of all donors, where they are alike
     alike: np.ndarray  # bool [C], whether they are
     word: np.dtype  # of the codes within
@@ -66,8 +66,8 @@ class OwnTable:
     def players(self) -> np.ndarray:
         """The player of each code column, int64; -1: always kept, -2: never."""
         C = self.owner.shape[-1]
-        stand_ins = -2 if self.stand_ins is None else -1
-        parts = [np.arange(self.P), np.full(C, -1), np.full(C, stand_ins)]
+        baseline_fn = -2 if self.baseline_fn is None else -1
+        parts = [np.arange(self.P), np.full(C, -1), np.full(C, baseline_fn)]
         return np.concatenate(parts + [np.full(C, -1)] * self._of_each)
 
     def read(
@@ -84,15 +84,15 @@ class OwnTable:
         return rows
 
     def _read(self, X: Any, name: str, allow_nan: bool | NanColumns, owner: str) -> Any:
-        if self.stand_ins is not None and isinstance(self.inner, FloatTable):
+        if self.baseline_fn is not None and isinstance(self.inner, FloatTable):
             return self.inner.read(X, name, allow_nan, owner, alone=True)
         return self.inner.read(X, name, allow_nan, owner)
 
-    def holding(self, rows: Any) -> OwnTable:
+    def holding(self, rows: Any) -> PerInstanceTable:
         """The table of these rows and of what stands in for them; see `FloatTable.holding`."""
         if not isinstance(self.inner, FloatTable):
             return self
-        if self.stand_ins is None:
+        if self.baseline_fn is None:
             inner = self.inner.holding(rows)
         else:
             inner = self.inner.holding(rows, self._stood_in(rows), alone=True)
@@ -104,12 +104,12 @@ class OwnTable:
             )
         return replace(self, inner=inner)
 
-    def encode(self, rows: Any) -> tuple[OwnTable, np.ndarray]:
+    def encode(self, rows: Any) -> tuple[PerInstanceTable, np.ndarray]:
         """Codes of all N instances, as `read` gave them."""
         inner, own = self.inner.encode(rows)
         own = stand_in = np.asarray(own)
         changed = ~self.alike | (_bits(own) != _bits(self.common.astype(own.dtype)))
-        if self.stand_ins is not None:
+        if self.baseline_fn is not None:
             inner, stand_in = inner.encode(self._stood_in(rows))
             again = np.asarray(inner.encode(self._stood_in(rows))[1])
             if (_bits(np.asarray(stand_in)) != _bits(again)).any():
@@ -158,9 +158,9 @@ class OwnTable:
         return xp.where(kept, codes[:, P : P + C], codes[:, P + C : P + 2 * C]).astype(self.word)
 
     def _stood_in(self, rows: Any) -> Any:
-        assert self.stand_ins is not None
+        assert self.baseline_fn is not None
         name = "what the function of Baseline returned"
-        found = self._read(self.stand_ins(rows_of(rows).copy()), name, self.allow_nan, "X")
+        found = self._read(self.baseline_fn(rows_of(rows).copy()), name, self.allow_nan, "X")
         given, made = len(rows_of(rows)), len(rows_of(found))
         if made != given:
             raise InputError(f"{name} has {made:,} rows; X has {given:,}. Return one for each.")

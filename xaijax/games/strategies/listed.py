@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.games.engine.loop import Backend
 from xaijax.games.run import GameRun
-from xaijax.games.ways.totals import Means
+from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
@@ -70,7 +70,7 @@ class ListedChunk:
         return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
-class WayOfList(Protocol):
+class StrategyOfList(Protocol):
     """How some instances of a list are asked."""
 
     @property
@@ -179,11 +179,13 @@ class ByList:
     one row for each coalition and donor.
     """
 
-    def __init__(self, ask: GameRun, ways: Sequence[WayOfList], masks: Masks, K: int) -> None:
+    def __init__(
+        self, ask: GameRun, strategies: Sequence[StrategyOfList], masks: Masks, K: int
+    ) -> None:
         """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
         such an array for a slice.
         """
-        self._ask, self._ways, self._masks = ask, ways, masks
+        self._ask, self._ways, self._masks = ask, strategies, masks
         self._B = len(ask.engine.replacement.weights)
         self._most = max(1, min(MOST_ROWS, ask.engine.memory.fits("answers", 16 * K)))
         self._K = K
@@ -228,7 +230,7 @@ class ByList:
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
-    ) -> Iterator[tuple[WayOfList, ListedChunk]]:
+    ) -> Iterator[tuple[StrategyOfList, ListedChunk]]:
         """What is asked together, and the way that is taken."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
