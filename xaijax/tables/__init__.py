@@ -2,7 +2,7 @@
 
 Reading order:
 
-    per_instance_table  `PerInstanceTable`: rows with their own players or baseline
+    per_instance_table   `PerInstanceTable`: rows with their own players or baseline
     frame_table     `FrameTable`: frames of mixed types, for host models
     tree_table      `TreeTable`: rows in several arrays, as codes in a line
     table           `CodeTable`: what the engine asks of rows; arrays as floats, bits or numbers
