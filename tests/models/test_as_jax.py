@@ -105,7 +105,7 @@ def test_a_traced_model_is_passed_through():
 def test_old_jax_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(jax, "__version_info__", (0, 11, 4))
     model, calls = counted()
-    with pytest.raises(InputError, match=r"jax >= 0.12; got jax 0.11.4.*hang"):
+    with pytest.raises(InputError, match=r"jax >= 0.12; got jax 0.11.4.*block"):
         as_jax(model)
     assert not calls
 

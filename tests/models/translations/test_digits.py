@@ -307,7 +307,7 @@ def test_no_more_rows_are_asked_where_an_offset_is_found() -> None:
         assert xj.Explainer(model, many)(many[:140]).stats["backend"] == "jax"
     finally:
         del registry._REGISTERED[Counted]
-    assert "less what" in model.reason and sum(asked) == len(many) + 140
+    assert "minus what" in model.reason and sum(asked) == len(many) + 140
 
 
 def test_a_jax_models_columns_that_float32_runs_together_are_told_of():
