@@ -43,7 +43,9 @@ class RuleAsker:
         self, evaluator: Evaluator, space: Perturbation, score: Score, seed: int, donors: Any
     ) -> None:
         """donors: the data rows [B] with all their digits, which the model may not read."""
-        self.evaluator, self._space, self.score, self.seed = evaluator, space, score, seed
+        self.evaluator, self.score, self.seed = evaluator, score, seed
+        # The estimator may answer already for the translation that the space was made for.
+        self._space = space.of_donors(evaluator.engine.replacement)
         self.bins = space.bins.of(donors)  # int32 [B, F]
         self._forget()
 
