@@ -72,7 +72,10 @@ def test_an_explainer_that_must_sample_samples(tree):
 def test_players_alone_that_would_be_sampled_are_sent_to_the_call():
     X = rows(3, 20)
     explainer = xj.Explainer(xj.as_model(lambda X: np.tanh(X).prod(axis=1), backend="host"), X[:2])
-    with pytest.raises(xj.EnumerationLimitError, match=r"explainer\(X\) gives the values of single players.*order=2"):
+    with pytest.raises(
+        xj.EnumerationLimitError,
+        match=r"explainer\(X\) gives the values of single players.*order=2",
+    ):
         explainer.interactions(X[2:], order=1)
     with pytest.raises(xj.EnumerationLimitError, match="more than 16,777,216"):
         wide = rows(3, 40)

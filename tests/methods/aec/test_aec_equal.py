@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 import xaijax as xj
 from xaijax.methods.aec import bootstrap, rows
-from xaijax.methods.aec import survey as equal
+from xaijax.methods.aec import first_pass as equal
 from xaijax_kernels.collinearity.effects import RemainingEffects
 
 COPIES = 4

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.games import ask as games
+from xaijax.games import queries as games
 
 RNG = np.random.default_rng(1)
 A = RNG.normal(size=5).astype(np.float32)
