@@ -74,7 +74,7 @@ def test_players_alone_that_would_be_sampled_are_sent_to_the_call():
     explainer = xj.Explainer(xj.as_model(lambda X: np.tanh(X).prod(axis=1), backend="host"), X[:2])
     with pytest.raises(
         xj.EnumerationLimitError,
-        match=r"explainer\(X\) gives the values of single players.*order=2",
+        match=r"explainer\(X\) gives the values.*order=2",
     ):
         explainer.interactions(X[2:], order=1)
     with pytest.raises(xj.EnumerationLimitError, match="more than 16,777,216"):
