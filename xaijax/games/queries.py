@@ -104,7 +104,7 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     backend, groups = run.backend(), run.quantity.groups
     chosen = run.quantity.asked(run.N) if rows is None else rows
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
-    totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random)
+    totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random_answers)
     strategies = choose.semivalues(run, weights)
     for stretch in _stretches(run, weights, chosen):
         add = partial(_add, run, strategies, totals, *stretch)
@@ -160,7 +160,7 @@ def _add(
     n, groups = len(here), run.quantity.groups
     own = totals.stretch(first, first + n) if groups is None else totals.like(n)
     own.clear()
-    if groups is None and run.structure is None and not run.random:
+    if groups is None and run.structure is None and not run.random_answers:
         own.keep_donors(shared=run.shares_base)
     _share_out(strategies, Stretch(backend, here, differs), own)
     own.add_donors()

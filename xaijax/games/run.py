@@ -149,7 +149,7 @@ class GameRun:
         return EmptyAndFull(self)
 
     @property
-    def random(self) -> bool:
+    def random_answers(self) -> bool:
         """Whether the model's answers are random, as its probe found them."""
         return self.engine.findings.noise is not None
 
@@ -161,7 +161,7 @@ class GameRun:
         """
         score = self.engine.score
         reads_own = self.engine.fixed or (score is not None and score.reads_own)
-        return not reads_own and (self.quantity.groups is not None or not self.random)
+        return not reads_own and (self.quantity.groups is not None or not self.random_answers)
 
     @property
     def subtracted(self) -> float:
