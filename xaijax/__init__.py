@@ -34,6 +34,7 @@ Reading order:
 from __future__ import annotations
 
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING
 
 # Loaded at once, so that it notices a fork after the first use of JAX by any code.
@@ -179,18 +180,21 @@ else:
         "xaijax.sweeps.run": "Run open_run",
         "xaijax.sweeps.sweep": "sweep",
     }
+    # Python locks each module by itself: two threads that load names wait for each other.
+    _LOADING = RLock()
     _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
     __all__ = sorted([*_MODULES, *_HOME])
 
     def __getattr__(name: str) -> object:
-        if name in _MODULES:
-            value = import_module(_MODULES[name])
-        elif name in _HOME:
-            value = getattr(import_module(_HOME[name]), name)
-        else:
-            if name.endswith("_plot"):
-                import_module("xaijax.plots")  # the error names the picture that is meant
-            raise _absent("xaijax", name)
+        with _LOADING:
+            if name in _MODULES:
+                value = import_module(_MODULES[name])
+            elif name in _HOME:
+                value = getattr(import_module(_HOME[name]), name)
+            else:
+                if name.endswith("_plot"):
+                    import_module("xaijax.plots")  # the error names the picture that is meant
+                raise _absent("xaijax", name)
         globals()[name] = value
         return value
 

@@ -132,7 +132,7 @@ def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     model = xj.as_model(lambda X: jnp.where(X[:, 0] < 0, jnp.nan, X.sum(axis=1)))
     masks = coalitions_of(40, C) | (np.arange(40) == 0)
     game, well = game_of(model, X, donors), game_of(model, X, X)
-    assert well.outputs == 1
+    assert well.probe().outputs == 1
     game.evaluator.engine = dataclasses.replace(  # the probe would meet the donor
         well.engine, replacement=game.engine.replacement
     )

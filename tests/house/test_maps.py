@@ -210,7 +210,7 @@ def test_a_planted_climb_is_found(importer: str, source: str, climbed: str | Non
 
 
 def test_a_planted_any_is_found() -> None:
-    source = "def f(game: Any, model: Any | None, rows: Any, *, ask: Questions): pass"
+    source = "def f(game: Any, model: Any | None, rows: Any, *, ask: GameRun): pass"
     assert untyped(source) == 2
     assert not changed({"a": 2, "b": 0}, {"a": 2})
     assert "annotate" in changed({"a": 2}, {"a": 1})[0]

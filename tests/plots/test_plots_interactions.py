@@ -44,7 +44,7 @@ def test_it_draws_on_the_axes_given_and_takes_one_output(name):
         DRAWN[name](found(K=2))
     with pytest.raises(xj.InputError, match="output"):
         DRAWN[name](found(), output=0)
-    with pytest.raises(xj.InputTypeError, match="pass xaijax Interactions"):
+    with pytest.raises(xj.InputTypeError, match=r"pass what explainer\.interactions"):
         DRAWN[name](xj.Explanation(np.zeros((1, 2)), np.zeros(1)))
     with pytest.raises(xj.InputError, match="no instances"):
         DRAWN[name](found()[:0])
@@ -165,7 +165,7 @@ def test_a_report_has_a_section_of_interactions(tmp_path):
     with pytest.raises(xj.InputError, match="in players"):
         other = xj.CoalitionTable(np.arange(4.0)).interactions()
         xj.report(explanation, tmp_path / "page.html", other)
-    with pytest.raises(xj.InputTypeError, match="Interactions"):
+    with pytest.raises(xj.InputTypeError, match=r"explainer\.interactions"):
         xj.report(explanation, tmp_path / "page.html", explanation)
 
 

@@ -103,5 +103,5 @@ def test_messages_say_where_interactions_belong(explanation, pairs, tmp_path):
     three = explainer().interactions(X, order=3)
     with pytest.raises(xj.InputError, match=r"xaijax\.report draws pairs"):
         xj.report(explanation, tmp_path / "page.html", interactions=three)
-    with pytest.raises(xj.InputTypeError, match="pass xaijax Interactions"):
+    with pytest.raises(xj.InputTypeError, match=r"pass what explainer\.interactions"):
         xj.report(explanation, tmp_path / "page.html", interactions=explanation)

@@ -270,7 +270,7 @@ def _fill(
     for number, (state, new, last) in enumerate(drawn, start=1):
         first = values.shape[1] == 0
         if drawn.scans:
-            walked = queries.walk(game, state.orders[pairs:], rows[left])
+            walked = queries.scan(game, state.orders[pairs:], rows[left])
             if first:
                 out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
             asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)

@@ -21,7 +21,7 @@ Reading order:
     in_process/     `FederatedExplainer`: the same values where one process holds all columns
 """
 
-import warnings
+import warnings as _warnings
 from typing import TYPE_CHECKING
 
 from xaijax.federated.arbiter import Arbiter as Arbiter
@@ -50,7 +50,7 @@ if not TYPE_CHECKING:  # a checker shall see the names that there are
 
     def __getattr__(name: str) -> object:
         if name == "Split":
-            warnings.warn(
+            _warnings.warn(
                 "xaijax.federated.Split is deprecated. Say xaijax.federated.PartySplit.",
                 DeprecationWarning,
                 stacklevel=2,

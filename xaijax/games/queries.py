@@ -306,7 +306,7 @@ def _measured(
     return run.quantity.of(combined[:, :C], full, lambda c: run.named(kept_of(c)))
 
 
-def walk(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def scan(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """v(S) along orders int [D, P], by the declared first layer; float64 [n, D, 2, P, K].
 
     Entry [i, d, 0, s - 1] keeps the first s players of order d, entry [i, d, 1, s - 1] the others.
@@ -328,7 +328,7 @@ def walk(run: GameRun, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
-    """Adds what `walk` asks along D orders for the instances `rows` [n] to `run.cost`."""
+    """Adds what `scan` asks along D orders for the instances `rows` [n] to `run.cost`."""
     scanner = run.scanner()
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
     run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(run.codes.dtype))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xaijax.core.errors import MemoryPlanError
+from xaijax.core.errors import MemoryPlanError, XaiError
 from xaijax.core.process import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.compiled import ProgramRecipe
@@ -120,21 +120,36 @@ class GameRun:
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""
         if self._loop is None or self.engine is not self.evaluator.engine:
-            self._loop = self.evaluator.backend(self.table, self._few(), self.N)
-            self.engine = self.evaluator.engine
+            loop = self.evaluator.backend(self.table, self._few(), self.N)
+            self._follow()
+            self._loop = loop
         return self._loop
 
     def probe(self) -> Engine:
         """The engine with what is known of the model; the first call probes it."""
         if self.engine.findings is None or self.engine is not self.evaluator.engine:
-            self.engine = self.evaluator.probe(self.table, self._few())
+            self.evaluator.probe(self.table, self._few())
+            self._follow()
         return self.engine
 
     def scanner(self) -> PermutationScan:
         """The loop along orders, if there is one; see `may_scan`."""
         scanner = self.evaluator.scanner(self.table, self._few(), self.N)
-        self.engine = self.evaluator.engine
+        self._follow()
         return scanner
+
+    def _follow(self) -> None:
+        """Takes over what the evaluator found of this run's engine; raises XaiError if another
+        thread has made it go on with another one, whose codes are not those of this run.
+        """
+        engine = self.evaluator.engine
+        same = engine.model is self.engine.model and engine.replacement is self.engine.replacement
+        if not same:
+            raise XaiError(
+                "another thread explained rows of another dtype with this explainer during this "
+                "call. Make an explainer for each thread, or give all threads rows of one dtype."
+            )
+        self.engine = engine
 
     def _few(self) -> np.ndarray:
         """Codes of instances for the probe."""

@@ -69,7 +69,7 @@ def facts_of(explanation: Any) -> Facts:
         )
     wanted = "the Explanation that QII(...).explain or .unary returned"
     remedy = (
-        " Of what influence, marginal and game return no release is made: for a set S say "
+        " What influence, marginal and game return cannot be released: for a set S say "
         "players={'S': [...]} and unary()."
     )
     checks.instance(explanation, "explanation", Explanation, wanted, remedy)

@@ -238,7 +238,7 @@ class SetsAsked:
             return
         n = int(np.where(fits, -1, costs.corners).argmax())
         k = int(costs.largest[n])
-        # Past the limit the survey stops counting.
+        # Past the limit the count stops.
         counted = f"{costs.corners[n]:,}"
         rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
         alone = ""
