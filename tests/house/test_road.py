@@ -2,7 +2,8 @@
 
 A hand-over is a call from a function of one file of the library into a function of another. The
 limits are in `size.toml` and may only fall. The counts do not depend on the clock: "first" is the
-first call of a process, "warm" the second one with the same shapes.
+first call of an explainer, once its modules are loaded, "warm" the second with the same shapes. All
+calls run in one process, `hello` first, so the others find what it has made.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def mesh_of(params: Any) -> Mesh | None:
     meshes = {one.mesh if isinstance(one, NamedSharding) else None for one in shardings}
     mesh = meshes.pop()
     if meshes or not isinstance(mesh, Mesh):
-        report = sorted({str(one) for one in shardings})
+        said = sorted({str(one) for one in shardings})
         raise InputError(
-            f"params are sharded by {'; '.join(report)}. Put them on one mesh, each by a "
+            f"params are sharded by {'; '.join(said)}. Put them on one mesh, each by a "
             "jax.sharding.NamedSharding."
         )
     return mesh

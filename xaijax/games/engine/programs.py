@@ -157,7 +157,7 @@ class Programs:
             return
         name, rows = look.name, self.sizes.tile.rows
         where = f"{self.mesh.devices.flat[0].platform} (jax {jax.__version__}, {_JAXLIB})"
-        report = (
+        said = (
             f"{name} gave other answers to the {PROBE_ROWS} rows of the probe in a program of "
             f"{rows} rows than in one of {PROBE_ROWS}: by up to {gap[0]:.3g}."
         )
@@ -168,13 +168,13 @@ class Programs:
             self._runs = {key: self.compiled.program(recipe)}
             if self._gap(look, kind, scored, coalitions) is None:
                 warn(
-                    f"{report} XLA's compiler for {where} makes the larger program wrong, so the "
+                    f"{said} XLA's compiler for {where} makes the larger program wrong, so the "
                     f"model is asked in blocks of {PROBE_ROWS} rows, which takes longer. Use "
                     "another version of jaxlib."
                 )
                 return
         raise ModelOutputError(
-            f"{report} Either a row's answer depends on the rows with it (on a statistic of the "
+            f"{said} Either a row's answer depends on the rows with it (on a statistic of the "
             f"batch), and must not, or XLA's compiler for {where} makes a wrong program of it: use "
             "another version of jaxlib, or say backend='host' in as_model."
         )

@@ -113,8 +113,8 @@ def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:
         free += math.prod(shape) if one is None else 0
     instances = {len(one) for one in parts if one.ndim == 2}
     if len(instances) > 1:
-        report = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
-        raise InputError(f"players is of other numbers of instances in its leaves: {report}.")
+        said = ", ".join(f"{n!r} {p.shape}" for n, p in zip(layout.names, parts, strict=True))
+        raise InputError(f"players is of other numbers of instances in its leaves: {said}.")
     lead = tuple(instances)
     return np.concatenate([np.broadcast_to(p, (*lead, p.shape[-1])) for p in parts], axis=-1)
 
