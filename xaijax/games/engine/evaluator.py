@@ -337,6 +337,11 @@ class Engine:
             parts[-2] = np.asarray(parts[-2])  # the one before is read while this one runs
         return np.concatenate(parts)[: len(codes)]
 
+    @cached_property
+    def largest_of_donors(self) -> np.ndarray:
+        """The same of the donors, [B]."""
+        return self.largest(self.replacement.for_loops)
+
 
 def once(make: Callable[..., Made]) -> Callable[..., Made]:
     """make(engine, *key), called once for each engine and key; the engine keeps what is made."""
@@ -362,12 +367,6 @@ def _program_of_largest(engine: Engine, shape: tuple[int, ...], dtype: np.dtype)
     arguments = params, np.zeros(shape, dtype)
     recipe = ProgramRecipe(("largest", structure), of, arguments, "the size of columns")
     return engine.compiled.program(recipe)
-
-
-@once
-def largest_of_donors(engine: Engine) -> np.ndarray:
-    """`Engine.largest` of the donors, [B]."""
-    return engine.largest(engine.replacement.for_loops)
 
 
 class Evaluator:
