@@ -16,7 +16,7 @@ Reading order:
     reads               finds the values that a function's answers depend on, from its code
     same                facts that compare equal: arrays, and objects as long as they live
     code_names          finds the names that a function's code reads, assigns and changes
-    process             JAX after a fork, refused; cores, and calls beside each other
+    process             refuses JAX after a fork; cores, and calls in parallel
     errors              the error family, and the warnings
     files               files: locked, appended to, private to their owner
     optional            optional libraries, imported on use

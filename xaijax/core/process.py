@@ -1,4 +1,4 @@
-"""What this process may do: use JAX after a fork, or not; run calls beside each other.
+"""Limits of this process: whether it may use JAX after a fork; runs calls in parallel.
 
 JAX in a forked child waits for ever, since its threads are gone with the parent. What comes before
 the first use of JAX may fork as it likes; after it a child is refused at once.

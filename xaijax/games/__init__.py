@@ -3,7 +3,7 @@
 Reading order:
 
     queries    what a run is asked for: semivalues, full tables, lists of coalitions
-    strategies/   the ways to v(S), from closed forms to one row at a time
+    strategies/   answers for v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage
     run        `GameRun`: the state of one run, the games of N instances
     certify    a structure's answers compared with the model's own to full rows

@@ -280,11 +280,11 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
 
 
 def warn_long_run(
-    ask: GameRun, rows: int, strategies: str, beside: float = 0.0, drawn: float = 0.0
+    ask: GameRun, rows: int, remedies: str, beside: float = 0.0, drawn: float = 0.0
 ) -> None:
-    """Warns, before it starts, of a run that takes more than about a minute; ways: to shorten
-    it.
+    """Warns, before it starts, of a run that takes more than about a minute;
+    remedies: ways to shorten it.
     """
     said = why_long(ask, rows, beside, drawn)
     if said:
-        warn_slow(said, strategies)
+        warn_slow(said, remedies)

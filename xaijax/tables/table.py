@@ -275,7 +275,7 @@ class FloatTable:
         dtype of JAX holds.
         """
         if self._takes is None or (self._base.whole is None and not alone):
-            return self._base  # floats beside anything are floats
+            return self._base  # floats joined with anything are floats
         return self._base.joined(*rows, alone=alone, base=self._base)
 
     def joined(self, *rows: Any, alone: bool = False, base: FloatTable | None = None) -> FloatTable:

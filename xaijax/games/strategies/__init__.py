@@ -1,8 +1,8 @@
-"""The ways to v(S), from closed forms to one model row for each hybrid.
+"""The strategies for v(S), from closed forms to one model row for each hybrid.
 
 Reading order:
 
-    choose            which way answers: the whole decision
+    choose            which strategy answers: the whole decision
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
     corners           semivalues of each pair from its own 2^k corners, averaged over donors

@@ -39,7 +39,7 @@ TILES = 16  # in a dispatch
 
 
 class ByAveragedTables:
-    """The way of instances that differ from every donor in every player."""
+    """The strategy for instances that differ from every donor in every player."""
 
     def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights
@@ -132,7 +132,7 @@ class Averaged:
         self._most = engine.memory.fits("results", table)  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
-        # Where two dispatches run beside each other they are made alike, or one core waits for the
+        # If two dispatches run at the same time they are made alike, or one core waits for the
         # other; where the turns of a loop must be known, all tiles that there is room for are made.
         self._alike = 1 if counted_on(programs.mesh) else THREADS
 

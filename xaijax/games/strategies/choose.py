@@ -1,7 +1,7 @@
-"""Which way answers: the whole decision, made from sizes and the probe, never from an answer.
+"""Which strategy answers: the whole decision, made from sizes and the probe, never from an answer.
 
-**Semivalues** of an explanation whose quantity is linear: each instance goes to the first way that
-takes it.
+**Semivalues** of an explanation whose quantity is linear: each instance goes to the first strategy
+that takes it.
 
 1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
    no hybrid is asked.
@@ -64,7 +64,7 @@ from xaijax.games.strategies.totals import Means, Stretch, Totals, Weights
 
 
 class SemivalueStrategy(Protocol):
-    """A way to semivalues, of one game."""
+    """A strategy for semivalues, of one game."""
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Which instances of the stretch; bool [n]."""
@@ -72,7 +72,7 @@ class SemivalueStrategy(Protocol):
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
         """Puts the sums of those at `places` into `own`; bool, those that are answered. The others
-        go to the next way.
+        go to the next strategy.
         """
         ...
 
@@ -108,7 +108,7 @@ def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueStr
 
 
 class ListStrategy(Protocol):
-    """A way to the values of listed coalitions, of one game."""
+    """A strategy for the values of listed coalitions, of one game."""
 
     @property
     def structure(self) -> str | None:
@@ -116,7 +116,7 @@ class ListStrategy(Protocol):
         ...
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """(instances, means over donors [n, C, K]) of the instances `chosen`; None: the next way
+        """(instances, means over donors [n, C, K]) of the instances `chosen`; None: the next one
         answers them.
         """
         ...
@@ -138,5 +138,5 @@ def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrate
 
 
 def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
-    """The way to a list of coalitions, whose instances are asked by corners, a layer or rows."""
+    """The strategy for a list of coalitions: corners, a layer or rows answer an instance."""
     return ByList(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)

@@ -21,7 +21,7 @@ Columns = Callable[[np.ndarray], np.ndarray]  # codes [n, F] -> what the layer r
 
 
 class ByClosedForm:
-    """The way of all instances of a model whose structure has a closed form."""
+    """The strategy for all instances of a model whose structure has a closed form."""
 
     def __init__(self, ask: GameRun, form: ClosedForm) -> None:
         self._ask, self._form = ask, form

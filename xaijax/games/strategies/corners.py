@@ -23,7 +23,7 @@ from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 
 
 class ByPairs:
-    """The way of all instances that no shorter one takes."""
+    """The strategy for all instances that no shorter one takes."""
 
     def __init__(self, ask: GameRun, weights: Weights) -> None:
         self._ask, self._weights = ask, weights

@@ -174,7 +174,7 @@ class ByCrossing:
         return self._ask.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """Means of the instances `chosen`; None: the next way answers them."""
+        """Means of the instances `chosen`; None: the next strategy answers them."""
         ask = self._ask
         apart = self._masks[self._masks.any(axis=1)]
         found = crossed(ask, apart, self._entries, chosen, self._K) if ask.may_cross() else None

@@ -182,10 +182,10 @@ class ByList:
     def __init__(
         self, ask: GameRun, strategies: Sequence[StrategyOfList], masks: Masks, K: int
     ) -> None:
-        """ways: each instance goes to the first that takes it; masks bool [C, P], or what gives
-        such an array for a slice.
+        """strategies: each instance goes to the first that takes it; masks bool [C, P], or what
+        gives such an array for a slice.
         """
-        self._ask, self._ways, self._masks = ask, strategies, masks
+        self._ask, self._strategies, self._masks = ask, strategies, masks
         self._B = len(ask.engine.replacement.weights)
         self._most = max(1, min(MOST_ROWS, ask.engine.memory.fits("answers", 16 * K)))
         self._K = K
@@ -204,9 +204,9 @@ class ByList:
         backend, cost, C = self._ask.backend(), self._ask.cost, len(self._masks)
         for rows, differs in self._stretches(chosen):
             before = cost.rows[rows].sum()
-            for way, part in self._parts(backend, len(rows), differs):
+            for strategy, part in self._parts(backend, len(rows), differs):
                 coalitions = min(part.coalitions.stop, C) - part.coalitions.start
-                way.cost(backend, rows[part.instances], coalitions, part)
+                strategy.cost(backend, rows[part.instances], coalitions, part)
             asked = int(cost.rows[rows].sum() - before)
             cost.hold(answers=16 * self._K * min(self._most, asked))
         cost.hold(lists=12 * self._ask.P * min(C, self._ask.engine.listed))
@@ -222,25 +222,25 @@ class ByList:
     def _means(self, rows: np.ndarray, differs: np.ndarray | None, backend: Backend) -> np.ndarray:
         """Means of one stretch, float64 [n, C, K]."""
         out = np.zeros((len(rows), len(self._masks), self._K))
-        for way, part in self._parts(backend, len(rows), differs):
+        for strategy, part in self._parts(backend, len(rows), differs):
             masks = self._masks[part.coalitions]
-            found = way.of(backend, rows[part.instances], masks, part)
+            found = strategy.of(backend, rows[part.instances], masks, part)
             out[part.instances, part.coalitions] += found
         return out
 
     def _parts(
         self, backend: Backend, n: int, differs: np.ndarray | None
     ) -> Iterator[tuple[StrategyOfList, ListedChunk]]:
-        """What is asked together, and the way that is taken."""
+        """What is asked together, and the strategy that takes it."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
         step = min(self._ask.engine.listed, fits)
         left, taken = np.arange(n), []
-        for way in self._ways:  # corners are asked once for each part of the list
-            places = way.takes(n, differs, min(step, C))[left]
+        for strategy in self._strategies:  # corners are asked once for each part of the list
+            places = strategy.takes(n, differs, min(step, C))[left]
             if places.any():
-                taken.append((way, left[places]))
-                self.structure = self.structure or way.structure
+                taken.append((strategy, left[places]))
+                self.structure = self.structure or strategy.structure
                 left = left[~places]
         for c in range(0, C, step):
             padded = -(-min(step, C - c) // slot) * slot
@@ -248,10 +248,10 @@ class ByList:
             together = max(1, self._most // (padded * donors))
             for b in range(0, B, donors):
                 own = np.arange(b, min(b + donors, B))
-                for way, chosen in taken:
+                for strategy, chosen in taken:
                     for i in range(0, len(chosen), together):
                         some = chosen[i : i + together]
-                        yield way, ListedChunk(some, slice(c, c + step), own, differs)
+                        yield strategy, ListedChunk(some, slice(c, c + step), own, differs)
 
 
 # One row for each coalition and donor, by the model itself.

@@ -1,4 +1,4 @@
-"""What a way to values of players, or of sets of them, is given, and the sums that it fills.
+"""What a strategy for values of players, or of sets of them, is given, and the sums that it fills.
 
 Sums over donors are float64, in the donors' order within a size k: the same bits whichever other
 instances are in the call.
@@ -27,7 +27,7 @@ class Stretch:
 
     backend: Backend
     here: np.ndarray  # int [n], which instances of the game
-    differs: np.ndarray | None  # bool [n, B, P]; None if no way looks at donors one by one
+    differs: np.ndarray | None  # bool [n, B, P]; None if no strategy looks at donors one by one
 
     def __len__(self) -> int:
         return len(self.here)
