@@ -53,8 +53,9 @@ def adult_table(
     reading: Literal["raw", "qii", "shap"], *, shuffle: bool = True, seed: int = 2
 ) -> tuple[Any, Any]:
     """Adult in the given reading; `NotRun` where the table cannot be had."""
-    from xaijax import datasets  # noqa: PLC0415 - a cold start must not pay for it
+    import xaijax  # noqa: PLC0415 - a cold start must not pay for it
 
+    datasets = xaijax.datasets
     try:
         X, y = datasets.adult(reading)
     except (datasets.DataNotFoundError, datasets.MissingExtraError) as error:

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+import xaijax
 from bench.cases.exact import OURS, Problem, network
 from bench.definition import efficiency
 from bench.frame import Agreement, Case, Contender, Figure, Outcome, Size, Timing, take_turns
 from xaijax.players.players import players_from
-from xaijax.results.explanation import Explanation
-from xaijax.results.merge import merge
 from xaijax_kernels.games import sampling
 
 
@@ -124,8 +123,10 @@ def _groups(columns: int) -> Any:
 
 
 def _merged(parts: int) -> Any:
-    one = Explanation(np.arange(6.0).reshape(2, 3), np.zeros(2), exact=True, stats={"seconds": 1.0})
-    return merge([one] * parts)
+    one = xaijax.Explanation(
+        np.arange(6.0).reshape(2, 3), np.zeros(2), exact=True, stats={"seconds": 1.0}
+    )
+    return xaijax.merge([one] * parts)
 
 
 def costs(size: Size) -> Costs:

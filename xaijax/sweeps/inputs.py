@@ -21,11 +21,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError, XaiError, XaiWarning
-from xaijax.federated.in_process.explainer import FederatedExplainer
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.measure.replacement.rows import weighted_rows
-from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
-from xaijax.methods.explainer.explainer import Explainer
 from xaijax.results.files import npz
 from xaijax.sweeps import parquet
 from xaijax.sweeps.directory import DISTINCT
@@ -191,11 +188,9 @@ def _reopened(X: Any) -> bool:
 def check_of(explainer: object) -> Callable[[Any], object] | None:
     """A function that raises for rows that a call would not accept, without the model; or None."""
     explainer = getattr(explainer, "_teacher", explainer)
-    if isinstance(explainer, Explainer | FederatedExplainer | GradientExplainer):
-        return explainer.check
     problem = getattr(explainer, "_problem", None)  # of QII, AnchorExplainer
     if problem is None:
-        return None
+        return getattr(explainer, "check", None)
     read = getattr(problem, "read", None)
     if read is not None:
         return read
