@@ -91,9 +91,8 @@ def road(call):
     return {"files": len(files), "hand_overs": handed}
 
 xj.Explainer, xj.as_model, xj.AnchorExplainer, xj.QII  # loaded here: an import is no part of a call
-calls = [hello, mlp, kernel, permutation, trees, host, qii, anchors]
 found = {}
-for prepare in calls:
+for prepare in [globals()[name] for name in sys.argv[1:]]:
     call = prepare()
     for when in ("first", "warm"):
         found[f"{prepare.__name__}_{when}"] = road(call)
@@ -101,11 +100,14 @@ print(json.dumps(found))
 """
 
 
-def measured() -> dict[str, dict[str, int]]:
-    """{call: {"files", "hand_overs"}}."""
+CALLS = ("hello", "mlp", "kernel", "permutation", "trees", "host", "qii", "anchors")
+
+
+def measured(calls: tuple[str, ...] = CALLS) -> dict[str, dict[str, int]]:
+    """{call: {"files", "hand_overs"}} of these calls, which run in one process in this order."""
     path = repr([str(ROOT), str(ROOT / "kernels")])
     program = f"import sys; sys.path[:0] = {path}\n" + PROGRAM
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", program, *calls]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
