@@ -33,7 +33,6 @@ from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_corners
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
-from xaijax_kernels.structures.singles import all_but_one, single_means
 from xaijax_kernels.structures.summed import Summed
 from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices
 
@@ -199,15 +198,10 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         yield "player_parts", partial(player_parts, of, P), (params, f32(N, P), i32(P))
     table, rows = f32(PLACES, width), i32(ROWS, P)
     yield "kept_part", made(kept_part), (params, table, rows, bools(P))
-    yield "all_but_one", made(all_but_one), (params, table, rows)
     yield "whole_answers", partial(whole_answers, of, head), (params, table, rows)
     blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
     means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
     yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
-    D = 16  # values of a player beside each other
-    values = (i32(3, 2), i32(3, 2, D), f32(3, 2, D))
-    means = partial(single_means, of, head, head, score, jnp.isfinite, K)
-    yield "single_means", means, (params, table, rows, *values)
     if head is after_sums:
         yield "prepared_rows", partial(prepared_rows, of, P), (params, f32(N, P), i32(P))
     if head is after_layer:

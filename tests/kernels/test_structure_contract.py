@@ -303,20 +303,6 @@ def test_corners_of_what_is_prepared(
     np.testing.assert_allclose(got, wanted, **CLOSE)
 
 
-@pytest.mark.parametrize("count", [1, 3, L])  # the last parts of 3 terms overlap
-@pytest.mark.parametrize("name", [name for name in CASES if not layer(name).adds])
-def test_some_terms_after_the_others_are_all(name: str, count: int) -> None:
-    known = layer(name)
-    own = known.of_columns(jnp.asarray(np.random.default_rng(3).random((R, P)) < 0.5))
-    parts = known.part(known.columns(rows(1, R)), own), known.part(known.columns(rows(2, R)), ~own)
-    total = jnp.zeros(())
-    for first in range(0, known.parts, count):
-        start = min(first, known.parts - count)
-        few = (part[:, start : start + count] for part in parts)
-        total = total + known.some(jnp.int32(first), count).joined(*few)
-    np.testing.assert_allclose(total, known.joined(*parts), **CLOSE)
-
-
 class Shapley:
     """The weights of Shapley's values."""
 

@@ -4,7 +4,6 @@ Reading order:
 
     averaged       v(S) of all coalitions, with the mean over donors taken on the device
     chances        mean answers where a logistic function of one sum follows: exponentials of tables
-    singles        each player replaced by itself: all instances with the values of a player
     crossed        a few coalitions of every instance against all distinct donors
     listed_means   a list of coalitions by a layer that adds, with the mean over donors
     drawn          draws that each have an instance and a donor of their own, by an additive layer

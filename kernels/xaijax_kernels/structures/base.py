@@ -221,13 +221,6 @@ class Layer(Protocol):
         """The layer of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, H]."""
         ...
 
-    def some(self, first: jax.Array, count: int) -> Layer:
-        """The part of a non-additive layer from its terms first to first + count - 1; the sum over
-        all L terms is the layer. A window past the last term is moved back, and the terms before
-        `first` get weight 0.
-        """
-        raise AssertionError("a layer that adds")
-
     def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
         """Values against all donors, of answers hidden A + c; None if no closed form is known."""
         return None

@@ -143,10 +143,6 @@ class Columnwise(Layer):
         """See `Layer.joined`."""
         return self.inner.joined(x, donors)
 
-    def some(self, first: jax.Array, count: int) -> Layer:
-        """See `Layer.some`."""
-        return self.inner.some(first, count)
-
     def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
         """See `Layer.closed_form`."""
         return self.inner.closed_form(background, head)

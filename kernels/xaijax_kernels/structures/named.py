@@ -188,13 +188,6 @@ class Product(Layer):
         sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
 
-    def some(self, first: jax.Array, count: int) -> Layer:
-        """See `Layer.some`; the intercept goes with the first."""
-        start = jnp.minimum(first, self.parts - count)
-        own = jax.lax.dynamic_slice_in_dim(self.coefficients, start, count)
-        own = jnp.where((start + jnp.arange(count, dtype=start.dtype) >= first)[:, None], own, 0)
-        return Product(self.factors, own, jnp.where(first == 0, self.intercept, 0))
-
     def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`: all rows of a tile."""
         return rows

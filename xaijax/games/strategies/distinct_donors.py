@@ -10,21 +10,27 @@ Letters: N instances, B donors, P players, C coalitions, E entries (coalition, d
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from xaijax.core.errors import MemoryPlanError
 from xaijax.games.certify import ROWS_AT_A_TIME
+from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import THREADS, beside
 from xaijax.games.engine.evaluator import Engine, once
-from xaijax.games.engine.player_values import distinct
+from xaijax.games.engine.player_values import Values, distinct, kernel_of, values_of
 from xaijax.games.run import GameRun
-from xaijax.games.strategies.crossed import crossed
 from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
+from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 
 WORTH = 0.75  # of the rows that the list would need
 MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept
+MOST_INSTANCES = 1 << 11  # in one call; two calls run at the same time
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,13 @@ class ByDistinctDonors:
 
 
 class ByCrossing:
-    """The same by the model's structure: instances with distinct donors, see `crossed`."""
+    """The same by the model's structure: all instances crossed with the distinct donors of each
+    coalition.
+
+    The layer of a hybrid is the sum of what its players' values add, by a table of them
+    (`player_values`); or a product. No row is made, and what follows the layer is asked for
+    thousands of hybrids at once.
+    """
 
     def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
         self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
@@ -174,11 +186,16 @@ class ByCrossing:
         return self._ask.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """Means of the instances `chosen`; None: the next strategy answers them."""
+        """Means of the instances `chosen`; None: the next strategy answers them, since a score is
+        bad, or the table of values does not fit.
+        """
         ask = self._ask
-        apart = self._masks[self._masks.any(axis=1)]
-        found = crossed(ask, apart, self._entries, chosen, self._K) if ask.may_cross() else None
-        return None if found is None else self._parts(chosen, found)
+        values = values_of(ask.engine, ask.codes) if ask.may_cross() else None
+        found = None if values is None else self._crossed(values, chosen)
+        if found is None:
+            return None
+        ask.answered(len(chosen))
+        return self._parts(chosen, found)
 
     def _parts(self, chosen: np.ndarray, found: np.ndarray) -> Iterator[Means]:
         first = 0
@@ -186,6 +203,95 @@ class ByCrossing:
             own = found[first : first + len(here)]
             yield here, with_donors(self._ask, self._masks, here, own)
             first += len(here)
+
+    def _crossed(self, values: Values, chosen: np.ndarray) -> np.ndarray | None:
+        """Means of the coalitions that keep something, float64 [n, C, K]; None: a score is bad."""
+        engine, masks = self._ask.engine, self._masks[self._masks.any(axis=1)]
+        if masks.all():
+            answers = self._ask.ends.rows_by_values
+            if answers is None:
+                return None
+            own, score = answers[chosen], engine.score
+            scores = own if score is None else np.asarray(score(own, own))
+            kept = np.isfinite(scores) if score is None else score.kept(scores)
+            means = np.repeat(scores[:, None], len(masks), axis=1).astype(np.float64)
+            return means if kept.all() else None
+        # A block holds its parts twice or three times while they are made.
+        per_coalition = 3 * INSTANCES * values.table.shape[1] * values.table.dtype.itemsize
+        step = max(1, engine.memory.fits("results", per_coalition))
+        parts = []
+        for c in range(0, len(masks), step):
+            some = masks[c : c + step]
+            blocks = some, *_blocks(self._entries, values, some, c)
+            means = self._some(values, blocks, chosen)
+            if means is None:
+                return None
+            parts.append(means)
+        return np.concatenate(parts, axis=1)
+
+    def _some(
+        self, values: Values, blocks: tuple[np.ndarray, ...], chosen: np.ndarray
+    ) -> np.ndarray | None:
+        """The means of some coalitions, as `crossed_means` takes them. Two calls run at the same
+        time, if the memory holds both.
+        """
+        engine, N = self._ask.engine, len(chosen)
+        size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
+
+        def arguments(first: int) -> tuple[Any, ...]:
+            rows = chosen[np.minimum(np.arange(first, first + size), N - 1)]
+            return engine.model.params, values.table, values.of_rows[rows], *blocks
+
+        key = ("crossed", engine.structure, engine.score, self._K)
+        run = kernel_of(crossed_means, engine, INSTANCES * DONORS, INSTANCES, values, self._K)
+        what, ahead = "instances crossed with donors", THREADS
+        recipe = ProgramRecipe(key, run, arguments(0), what=what, ahead=ahead)
+        try:
+            program = engine.compiled.program(recipe)
+        except MemoryPlanError:
+            ahead = 0
+            program = engine.compiled.program(replace(recipe, ahead=0))
+        waiting: deque[tuple[slice, Any]] = deque()
+        out = np.empty((N, len(blocks[0]), self._K))
+
+        def read() -> bool:
+            """Waits for the first of the calls; returns whether all its scores are good."""
+            place, call = waiting.popleft()
+            means, bad = call.result()
+            out[place] = np.asarray(means)[: len(out[place])]
+            return not bad
+
+        for first in range(0, N, size):  # arguments of one shape: the program is looked up once
+            waiting.append((slice(first, first + size), beside(program, arguments(first))))
+            if len(waiting) > ahead and not read():
+                return None
+        return out if all(read() for _ in range(len(waiting))) else None
+
+
+def _blocks(
+    entries: Entries, values: Values, masks: np.ndarray, first: int
+) -> tuple[np.ndarray, ...]:
+    """(coalition [blocks], whether it begins there, donors [blocks, D, P], weights [blocks, D]) of
+    the coalitions masks bool [C, P], the entries' from `first` on.
+    """
+    ends = [*entries.start[1:], len(entries)]
+    coalition, begins, donors, weights = [], [], [], []
+    for c, kept in enumerate(masks):
+        own = slice(entries.start[first + c], ends[first + c])
+        numbers = values.of_donors[entries.donor[own]]
+        # Values that multiply alike have one number, see `player_values`.
+        once, place = distinct(numbers[:, ~kept]) if not kept.all() else ([0], np.zeros(1, int))
+        blocks = -(-len(once) // DONORS)
+        filled = 0, blocks * DONORS - len(once)
+        weight = np.bincount(place, entries.weight[own])
+        coalition.append(np.full(blocks, c, np.int32))
+        begins.append(np.arange(blocks) == 0)
+        donors.append(np.pad(numbers[once], (filled, (0, 0)), mode="edge"))
+        weights.append(np.pad(weight, filled))
+    joined = [np.concatenate(part) for part in (coalition, begins, donors, weights)]
+    shape = len(joined[0]), DONORS
+    weight = joined[3].reshape(shape).astype(values.table.dtype)
+    return joined[0], joined[1], joined[2].reshape(*shape, -1), weight
 
 
 def stretches(ask: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:

@@ -6,15 +6,10 @@ T tiles, M lists of coalitions.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.player_values import Values, head_of, values_of
+from xaijax.games.engine.player_values import Values, kernel_of, values_of
 from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
@@ -51,7 +46,7 @@ def drawn(
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = _run(engine, L, tile, values.table.dtype)
+    run = kernel_of(drawn_scores, engine, L * tile, tile, values)
     key = ("drawn", engine.structure, engine.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
@@ -76,16 +71,3 @@ def drawn(
         found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
         first += count
     return found.reshape(*shape, L, -1)
-
-
-def _run(engine: Engine, L: int, tile: int, dtype: Any) -> Any:
-    """What a program is compiled of."""
-    score = engine.score
-    return partial(
-        drawn_scores,
-        engine.structure.of,
-        head_of(engine, L * tile, dtype),
-        head_of(engine, tile, dtype),
-        (lambda answers, own: answers) if score is None else score,
-        jnp.isfinite if score is None else score.kept,
-    )
