@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -247,6 +248,6 @@ class RowStream:
             slots[:, 2] = self.donor[part]
             yield Dispatch(first, len(slots), slots)
 
-    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+    def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P]."""
         return int(self.instance[row]), int(self.donor[row]), masks[self.coalition[row]]

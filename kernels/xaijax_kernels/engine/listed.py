@@ -70,7 +70,7 @@ class ListedStream:
             slots[:, 2] = self.donors[donor]
             yield Dispatch(first, last - first, slots)
 
-    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+    def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P].
 
         Padding is the last coalition once more.

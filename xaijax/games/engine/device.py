@@ -110,13 +110,17 @@ class DeviceBackend:
         return self.sizes.held
 
     def calls(self, rows: int, scored: bool = True) -> int:
-        """Dispatches of a stream of `rows` rows."""
+        """Calls of the model, a dispatch each, for a stream of `rows` rows; scored: as for
+        `answers`.
+        """
         return -(-rows // (self.programs.tiles(scored) * self.sizes.tile.rows))
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Recipe of the program that holds the model; see `Programs.run`."""
+        """Recipe of the program that answers slots of one kind; bits: those of structured slots,
+        coalitions: those of the list that slots name. See `Programs.run`.
+        """
         return self.programs.run_recipe(kind, scored, bits, coalitions)
 
     def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
@@ -139,7 +143,7 @@ class DeviceBackend:
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[DeviceOutputs]:
+    ) -> Iterator[Any]:
         """Scores all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
         masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
@@ -178,7 +182,11 @@ class DeviceBackend:
     def pair_sums(
         self, answers: DeviceOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """`reduce_pairs` started on the piece; call the result for float64 [b, K, M + 3]."""
+        """Starts the values of the piece's blocks (`reduce_pairs`). Called with the places of some
+        consecutive blocks, int [b], the result gives theirs, float64 [b, K, M + 3].
+
+        matrix: [rows, M] of k players that differ; count(k) gives M.
+        """
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
         width = count(min(low + 2, self.sizes.tile.P))
         made = partial(block_weights, matrix, parts, level, width)
@@ -246,7 +254,10 @@ class DeviceBackend:
     def tables(
         self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K].
+
+        start [N, B]: a pair's first row, the streams one after another; differs bool [N, B, P].
+        """
         rows = sum(pairs.rows for pairs, _ in streams)
         values = np.empty((rows, self.sizes.tile.outputs), self.sizes.tile.dtype)
         before = 0

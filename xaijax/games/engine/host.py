@@ -1,6 +1,6 @@
 """Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
 
-The same questions as `device.DeviceBackend` takes (`loop.Backend`), answered in NumPy.
+`HostBackend` has the methods of `device.DeviceBackend`, in NumPy.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
@@ -154,7 +154,7 @@ class HostBackend:
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[HostOutputs]:
+    ) -> Iterator[Any]:
         """Scores all rows of the stream; masks bool [at most `listed`, P], its list.
 
         scored: False gives the model's answers themselves.

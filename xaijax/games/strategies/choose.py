@@ -45,9 +45,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
-
-import numpy as np
 
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.averaged import ByAveragedTables
@@ -60,25 +57,10 @@ from xaijax.games.strategies.distinct_donors import (
     entries_worth_it,
 )
 from xaijax.games.strategies.listed import ByCorners, ByList, ByRows, Masks
-from xaijax.games.strategies.totals import Means, Stretch, Totals, Weights
+from xaijax.games.strategies.totals import Weights
 
-
-class SemivalueStrategy(Protocol):
-    """A strategy for semivalues, of one game."""
-
-    def takes(self, stretch: Stretch) -> np.ndarray:
-        """Which instances of the stretch; bool [n]."""
-        ...
-
-    def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Puts the sums of those at `places` into `own`; bool, those that are answered. The others
-        go to the next strategy.
-        """
-        ...
-
-    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
-        """Adds what `add` asks for to the run's cost; asks the model nothing."""
-        ...
+SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
+ListStrategy = ByCrossing | ByDistinctDonors | ByList
 
 
 def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
@@ -105,21 +87,6 @@ def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueStr
         return [pairs]
     ask.structure = ask.engine.structure_name
     return [partial(ByAveragedTables, ask, weights), pairs]
-
-
-class ListStrategy(Protocol):
-    """A strategy for the values of listed coalitions, of one game."""
-
-    @property
-    def structure(self) -> str | None:
-        """The name of what answers in place of the whole model; None: the model does."""
-        ...
-
-    def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """(instances, means over donors [n, C, K]) of the instances `chosen`; None: the next one
-        answers them.
-        """
-        ...
 
 
 def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.loop import Backend, Check, Done, Instances, TileOutputs
+from xaijax.games.engine.loop import Backend, Check, Done, Instances
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
@@ -110,7 +111,7 @@ def pair_semivalues(
 def _start(
     backend: Backend,
     pairs: Pairs,
-    answers: TileOutputs,
+    answers: Any,
     weights: Weights,
     totals: Totals,
     k: int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
+
+if TYPE_CHECKING:
+    from xaijax.games.strategies.by_parts import ByParts
 
 # An instance is asked by corners if its pairs need at most this share of the rows.
 WORTH = 0.75
@@ -70,27 +73,8 @@ class ListedChunk:
         return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
-class StrategyOfList(Protocol):
-    """How some instances of a list are asked."""
-
-    @property
-    def structure(self) -> str | None:
-        """The name of what answers in place of the whole model; None: the model does."""
-        ...
-
-    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
-        """Which of n instances, by C coalitions at a time; bool [n]."""
-        ...
-
-    def of(
-        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
-    ) -> np.ndarray:
-        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
-        ...
-
-    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
-        """Adds what `of` asks for C coalitions to the run's cost."""
-        ...
+# How some instances of a list are asked; each goes to the first strategy that takes it.
+StrategyOfList: TypeAlias = "ByCorners | ByParts | ByRows"
 
 
 class ByCorners:
