@@ -59,7 +59,7 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
     assert (pairs.start[:-1] % (1 << np.maximum(pairs.k, slot_bits)) == 0).all()
     assert (pairs.start_as_given[pairs.order] == pairs.start[:-1]).all()
     seen: dict[int, list[int]] = {m: [] for m in range(M)}
-    for piece in lattice.dispatches(pairs, each):
+    for piece in pairs.dispatches(each):
         assert len(piece.slots) << slot_bits == piece.rows <= each
         for first, m, donor, *words in piece.slots.tolist():
             assert donor == m + 100

@@ -30,7 +30,7 @@ from xaijax_kernels.structures.dense import Dense
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "scans", "by_columns", "level", "columns", "of_columns", "closed_form"}
-DEFAULT |= {"prepares", "prepared", "prepared_corners", "some"}  # of sums of products alone
+DEFAULT |= {"prepares", "prepared", "prepared_corners"}  # of sums of products alone
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
 CLOSE = {"rtol": 0, "atol": 1e-5}

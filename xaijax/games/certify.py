@@ -404,13 +404,11 @@ class EmptyAndFull:
 
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
-        B = self._ask.engine.replacement.count
         found = self.donors_by_values if self._ask.may_cross() else None
-        if found is not None:
-            self._ask.answered(B)
-            return found.astype(np.float64)
-        zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
-        return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
+        if found is None:
+            return self._ask.full_donors()
+        self._ask.answered(len(found))
+        return found.astype(np.float64)
 
     def _beside(self, here: np.ndarray) -> np.ndarray:
         """What the score looks at in addition to an answer: f(x) [n, A] of the instances `here`, or
@@ -418,11 +416,8 @@ class EmptyAndFull:
         """
         score = self._ask.engine.score
         assert score is not None
-        if score.made_of_own is not None:
-            own = self._ask.instances(here).own
-            assert own is not None
-            return own
-        found = self.rows_by_values if self._ask.may_cross() else None
+        by_values = score.made_of_own is None and self._ask.may_cross()
+        found = self.rows_by_values if by_values else None
         if found is not None:
             self._ask.answered(len(here))
             return found[here].astype(np.float64)

@@ -352,10 +352,9 @@ def _refuse_scanned(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np
 
     A walk keeps sums over donors only, so the coalition is asked again to name the donor.
     """
-    where = np.argwhere(~np.isfinite(sums).all(axis=4))
-    n, d, half, s = (int(i) for i in where[0]) if len(where) else (0, 0, 0, 0)
-    kept = np.full((1, run.P), half == 1)
-    kept[0, orders[d, : s + 1]] = half == 0
+    where = np.flatnonzero(~np.isfinite(sums).all(axis=4))
+    n, place = divmod(int(where[0]) if len(where) else 0, sums[0, ..., 0].size)
+    kept = _of_scan(orders)(place)[None]
     values(run, kept, rows[n : n + 1])
     raise ModelOutputError(
         "the model's head, as structure= declares it, returned answers that are not finite for "

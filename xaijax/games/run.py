@@ -395,6 +395,18 @@ class GameRun:
             done(answers.piece.rows)
         return self.with_offset(np.concatenate(parts[1:] or parts))
 
+    def full_rows(self, here: np.ndarray, scored: bool = True) -> np.ndarray:
+        """Scores of the instances `here` as they are, float64 [n, K]; as `rows_asked`."""
+        zero = np.zeros(len(here), np.int32)
+        masks = np.ones((1, self.P), bool)
+        return self.rows_asked(here, np.arange(len(here)), zero, zero, masks, scored)
+
+    def full_donors(self) -> np.ndarray:
+        """The model's answers to the donors as they are, float64 [B, A]."""
+        donors, masks = np.arange(self.engine.replacement.count), np.zeros((1, self.P), bool)
+        zero = np.zeros(len(donors), np.int32)
+        return self.rows_asked(np.zeros(1, int), zero, donors, zero, masks, scored=False)
+
     def with_offset(self, answers: np.ndarray) -> np.ndarray:
         """Answers, or means of them, float64 [..., K], with what the model's are short of."""
         offset = self.engine.offset
@@ -409,14 +421,10 @@ class GameRun:
         if score is None or not score.reads_own:
             return Instances(self.codes[here], here=here + self.first)
         if self.own is None:
-            masks, step = np.ones((1, self.P), bool), self.engine.rows_at_a_time
-            parts = []
-            for first in range(0, self.N, step):
-                some = np.arange(first, min(first + step, self.N))
-                zero = np.zeros(len(some), np.int32)
-                place = np.arange(len(some))
-                parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
-            self.own = np.concatenate(parts)
+            step = self.engine.rows_at_a_time
+            starts = range(0, self.N, step)
+            parts = [np.arange(first, min(first + step, self.N)) for first in starts]
+            self.own = np.concatenate([self.full_rows(some, scored=False) for some in parts])
             if score.made_of_own is not None:
                 self.own = score.made_of_own(self.own)
         return Instances(self.codes[here], self.own[here], here + self.first)

@@ -99,7 +99,25 @@ class Pairs:
 
     def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
         """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
-        return dispatches(self, rows_each)
+        of_pair = np.column_stack(
+            [
+                (self.first - self.start[:-1]).astype(np.int32),
+                self.instance,
+                self.donor,
+                player_words(self.differs).view(np.int32),
+            ]
+        )
+        slot = 1 << self.slot_bits
+        for first in range(0, self.rows, rows_each):
+            last = min(first + rows_each, self.rows)
+            a = int(np.searchsorted(self.start, first, side="right")) - 1
+            b = int(np.searchsorted(self.start, last, side="left"))
+            bounds = np.clip(self.start[a : b + 1], first, last)
+            count = np.diff(bounds) // slot
+            # Column 0 came as first corner less first row; modulo 2^32, which none reaches.
+            slots = np.repeat(of_pair[a:b], count, axis=0)
+            slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
+            yield Dispatch(first, last - first, slots)
 
     def locate(self, row: int, masks: np.ndarray | None = None) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P] are the list, if any."""
@@ -178,29 +196,6 @@ def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
     """
     words = player_words(masks)
     return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
-
-
-def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
-    """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
-    of_pair = np.column_stack(
-        [
-            (pairs.first - pairs.start[:-1]).astype(np.int32),
-            pairs.instance,
-            pairs.donor,
-            player_words(pairs.differs).view(np.int32),
-        ]
-    )
-    slot = 1 << pairs.slot_bits
-    for first in range(0, pairs.rows, rows_each):
-        last = min(first + rows_each, pairs.rows)
-        a = int(np.searchsorted(pairs.start, first, side="right")) - 1
-        b = int(np.searchsorted(pairs.start, last, side="left"))
-        bounds = np.clip(pairs.start[a : b + 1], first, last)
-        count = np.diff(bounds) // slot
-        # Column 0 came as first corner less first row; modulo 2^32, which a corner never reaches.
-        slots = np.repeat(of_pair[a:b], count, axis=0)
-        slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
-        yield Dispatch(first, last - first, slots)
 
 
 def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, int, int]]:

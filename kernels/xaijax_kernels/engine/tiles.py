@@ -20,6 +20,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
+from xaijax_kernels.engine.operations import PRODUCTS, operations_of
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
 from xaijax_kernels.engine.steps import ELEMENTWISE, Number, Step, bound, opened
@@ -68,16 +69,8 @@ def multiplications(jaxpr: Any, rows: int) -> float:
     """
     total = 0.0
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            made = math.prod(equation.outvars[0].aval.shape)
-            total += made * math.prod(left[axis] for axis in contracted) / rows
-        if equation.primitive.name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
-            outputs = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
-            made = math.prod(equation.outvars[0].aval.shape)
-            total += made * math.prod(kernel) / max(1, outputs) / rows
+        if equation.primitive.name in PRODUCTS:  # a multiplication and an addition each
+            total += operations_of(equation) / 2 / rows
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):

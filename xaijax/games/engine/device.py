@@ -440,19 +440,4 @@ def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
     )
-    assert model.apply is not None
-    programs = Programs(
-        model.apply,
-        model.params,
-        engine.compiled,
-        sizes,
-        engine.players_of_codes,
-        codes,
-        placement,
-        engine.listed,
-        engine.score,
-        probe.outputs,
-        engine.found,
-        probe.look,
-    )
-    return DeviceBackend(programs)
+    return DeviceBackend(Programs(engine, sizes, placement))

@@ -17,13 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.process import in_order, threads_of
-from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
+from xaijax.games.engine.compiled import ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     capacity,
     power_below,
 )
-from xaijax.games.measure.score import Score
 from xaijax.models.queries.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
@@ -51,44 +50,27 @@ SLOT_BITS = 0
 class HostBackend:
     """Runs the pieces of a stream through a host model."""
 
-    def __init__(
-        self,
-        answer: Callable[[np.ndarray, int], np.ndarray],
-        P: int,
-        players: np.ndarray | None,
-        donors: np.ndarray,
-        *,
-        rows_per_call: int,
-        rows_per_block: int,
-        instances: int,
-        listed: int,
-        compiled: Compiled,
-        device: Any,
-        sharing: Sharing | None = None,
-        score: Score | None = None,
-        threads: int = 1,
-        outputs: int = 1,
-        most_rows: int = 1 << 62,
-    ) -> None:
-        """answer(codes [rows, C], first row) -> float64 [rows, A].
-
-        threads: that may call `answer` at a time. outputs: A. most_rows: that are asked at most.
-
-        sharing: None if hybrids that several instances share are not looked for.
+    def __init__(self, engine: Engine, most_rows: int, table: CodeTable) -> None:
+        """most_rows: that are asked at most; table: decodes the codes of the rows asked about.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
         """
-        self.clock, self.compiled = compiled.clock, compiled
-        self.clock.tile = rows_per_call
-        self._answer, self._P, self._score = answer, P, score
-        self._call, self._block = rows_per_call, rows_per_block
-        self._instances, self._listed = instances, listed
-        self._device = device
-        self._donors = jax.device_put(donors, device)
-        self._players = None if players is None else jax.device_put(players, device)
-        self._sharing, self.threads = sharing, threads
-        self._outputs, self._most_rows = outputs, most_rows
+        self._engine, self._most_rows, self._table = engine, most_rows, table
+        self.clock, self.compiled = engine.clock, engine.compiled
+        self._P, self._score = engine.players.count, engine.score
+        self._outputs = engine.findings.outputs  # A
+        # Rows of a call, and rows within which the sums are taken.
+        self._call, self._block = _host_rows(engine, most_rows, self._outputs)
+        self.clock.tile = self._call
+        self._instances, self._listed = engine.rows_at_a_time, engine.listed
+        self._device, players = engine.devices[0], engine.players_of_codes
+        self._donors = jax.device_put(engine.replacement.for_loops, self._device)
+        self._players = None if players is None else jax.device_put(players, self._device)
+        self._sharing = _sharing(engine)
+        # Calls of a thread-safe model at a time that fit, as `_host_rows` counts them.
+        fits = max(1, engine.memory.fits("tile", 8 * engine.row_bytes * self._call))
+        self.threads = min(threads_of(engine.model.thread_safe), fits)
 
     @property
     def slot_bits(self) -> int:
@@ -176,6 +158,14 @@ class HostBackend:
     def rows_per_call(self) -> int:
         """Rows of one call of the model."""
         return self._call
+
+    def _answer(self, codes: np.ndarray, first: int) -> np.ndarray:
+        """The model's answers to rows of codes [R, C], float64 [R, A]; first: for messages."""
+        engine = self._engine
+        answers = answer_host(engine.model, self._table.asked(codes), first, self._outputs)
+        if engine.determinism is not None:
+            engine.determinism(codes, answers, self._table)
+        return answers
 
     def answered(
         self,
@@ -482,39 +472,7 @@ def named_rows(rows: Any) -> str:
 
 def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
-    K = engine.findings.outputs
-    model, codes = engine.model, engine.replacement.for_loops
-
-    def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        answers = answer_host(model, table.asked(code_rows), first, K)
-        if engine.determinism is not None:
-            engine.determinism(code_rows, answers, table)
-        return answers
-
-    call, block = _host_rows(engine, most_rows, K)
-    threads = min(threads_of(model.thread_safe), _together(engine, call))
-    return HostBackend(
-        answer,
-        engine.players.count,
-        engine.players_of_codes,
-        codes,
-        rows_per_call=call,
-        rows_per_block=block,
-        instances=engine.rows_at_a_time,
-        listed=engine.listed,
-        compiled=engine.compiled,
-        device=engine.devices[0],
-        sharing=_sharing(engine),
-        score=engine.score,
-        threads=threads,
-        outputs=K,
-        most_rows=most_rows,
-    )
-
-
-def _together(engine: Engine, call: int) -> int:
-    """Calls of a thread-safe model that fit, as `_host_rows` counts them."""
-    return max(1, engine.memory.fits("tile", 8 * engine.row_bytes * call))
+    return HostBackend(engine, most_rows, table)
 
 
 def _sharing(engine: Engine) -> Sharing | None:

@@ -27,6 +27,7 @@ from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.run import GameRun
+from xaijax_kernels.engine.lattice import player_words
 from xaijax_kernels.engine.tiles import counted
 from xaijax_kernels.rules.perturbed_rows import (
     HEADER,
@@ -124,14 +125,6 @@ def flags(bits: np.ndarray, p: int) -> np.ndarray:
     """Which draws agree, bool [M, p], of bits uint32 [M, ceil(p / 32)]."""
     bytes_ = np.ascontiguousarray(bits).view(np.uint8).reshape(len(bits), -1)
     return np.unpackbits(bytes_, axis=1, bitorder="little", count=p).view(bool)
-
-
-def packed(agrees: np.ndarray) -> np.ndarray:
-    """bool [M, p] as uint32 [M, ceil(p / 32)]."""
-    M, p = agrees.shape
-    padded = np.zeros((M, -(-p // 32) * 32), bool)
-    padded[:, :p] = agrees
-    return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
 
 
 def satisfying(
@@ -242,12 +235,8 @@ class RuleDevice:
                 full[: len(rows)] = rows
                 return full
 
-            full = Subjects(
-                padded(subjects.rows, dtype),
-                padded(subjects.low, np.int32),
-                padded(subjects.high, np.int32),
-                padded(subjects.own, dtype),
-            )
+            kinds = dtype, np.int32, np.int32, dtype
+            full = Subjects(*map(padded, subjects, kinds))
             self._who = subjects, jax.device_put(full, self._programs.same)
         return self._who[1]
 
@@ -325,7 +314,7 @@ class RuleHost:
             lost = np.flatnonzero(~np.isfinite(scores))
             if len(lost):
                 bad = (piece.first_row + int(lost[0])) // p
-            parts.append(packed((scores > 0.5).reshape(-1, p)))
+            parts.append(player_words((scores > 0.5).reshape(-1, p)))
         return np.concatenate(parts), bad
 
     def _program(

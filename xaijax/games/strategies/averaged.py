@@ -28,7 +28,7 @@ from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
-from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
+from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
 
 FEWEST_DONORS = 4  # of fewer there is little to average
@@ -264,7 +264,8 @@ class Averaged:
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
         tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 3)
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
-        return p.mean_tables(self.shape, arguments)
+        rows = p.block(self.shape.rows)
+        return p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
 
     @cached_property
     def _program(self) -> Any:

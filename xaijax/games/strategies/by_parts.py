@@ -26,9 +26,8 @@ from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
-from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.structures.base import shapes_of
-from xaijax_kernels.structures.listed_means import ListShape, player_parts
+from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
 ROWS_OF_TILE = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
@@ -98,7 +97,7 @@ class Listed:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure, programs.params)
-        block = known.block(tile.rows, platform_of(programs.mesh))
+        block = programs.block(tile.rows)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions = block // together
@@ -241,4 +240,4 @@ class Listed:
             shape_of(p.split, p.mesh.size),
             shape_of(p.split, self._tiles, 4),
         )
-        return p.listed_means(shape, arguments)
+        return p.means(listed_means, "listed coalitions", shape, shape.rows, arguments)

@@ -72,7 +72,9 @@ def plain_sums(
 
     for rows, sets, scores in _scores(ask, asked, ~replaced[1:], B):
         add(rows, sets.sets, over_donors(inner[sets.donors], to_ints(scores), wide))
-    for rows, scores in _own_scores(ask, asked):
+    step = ask.engine.rows_at_a_time
+    for rows in (asked[n : n + step] for n in range(0, len(asked), step)):
+        scores = ask.full_rows(rows)
         own = to_ints(scores) if nothing is None else np.full_like(to_ints(scores), nothing)
         own = own.astype(object) if wide else own
         add(rows, slice(0, 1), own[:, None] * int(inner.sum()))
@@ -132,13 +134,3 @@ def _scores(
                 scores = ask.rows_asked(here, place, donors[donor], coalition, masks)
                 part = _Part(slice(1 + c, 1 + c + len(masks)), slice(b, b + len(donors)))
                 yield here, part, scores.reshape(*shape, -1)
-
-
-def _own_scores(ask: GameRun, asked: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(instances [n], float64 [n, K]) of the rows as they are."""
-    step = ask.engine.rows_at_a_time
-    whole = np.ones((1, ask.P), bool)
-    for n in range(0, len(asked), step):
-        here = asked[n : n + step]
-        zero = np.zeros(len(here), np.int32)
-        yield here, ask.rows_asked(here, np.arange(len(here)), zero, zero, whole)
