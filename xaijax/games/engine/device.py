@@ -90,24 +90,12 @@ class DeviceBackend:
         self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
         self.clock.tile = self.sizes.tile.rows
+        self.slot_bits = self.sizes.tile.slot_bits  # a pair takes at least 2^slot_bits rows
+        self.rows_per_block = self.sizes.tile.rows  # within which a pair is reduced in one go
+        self.held = self.sizes.held  # the bytes that the run is planned with
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
-
-    @property
-    def slot_bits(self) -> int:
-        """A pair takes at least 2^slot_bits rows."""
-        return self.sizes.tile.slot_bits
-
-    @property
-    def rows_per_block(self) -> int:
-        """Rows within which a pair is reduced in one go (R)."""
-        return self.sizes.tile.rows
-
-    @property
-    def held(self) -> dict[str, int]:
-        """The bytes that the run is planned with."""
-        return self.sizes.held
 
     def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model, a dispatch each, for a stream of `rows` rows; scored: as for

@@ -60,27 +60,18 @@ class HostBackend:
         self.clock, self.compiled = engine.clock, engine.compiled
         self._P, self._score = engine.players.count, engine.score
         self._outputs = engine.findings.outputs  # A
-        # Rows of a call, and rows within which the sums are taken.
-        self._call, self._block = _host_rows(engine, most_rows, self._outputs)
-        self.clock.tile = self._call
+        # Rows of a call of the model, and rows within which a pair is reduced in one go.
+        self.rows_per_call, self.rows_per_block = _host_rows(engine, most_rows, self._outputs)
+        self.slot_bits = SLOT_BITS  # a pair takes at least 2^slot_bits rows
+        self.clock.tile = self.rows_per_call
         self._instances, self._listed = engine.rows_at_a_time, engine.listed
         self._device, players = engine.devices[0], engine.players_of_codes
         self._donors = jax.device_put(engine.replacement.for_loops, self._device)
         self._players = None if players is None else jax.device_put(players, self._device)
         self._sharing = _sharing(engine)
         # Calls of a thread-safe model at a time that fit, as `_host_rows` counts them.
-        fits = max(1, engine.memory.fits("tile", 8 * engine.row_bytes * self._call))
+        fits = max(1, engine.memory.fits("tile", 8 * engine.row_bytes * self.rows_per_call))
         self.threads = min(threads_of(engine.model.thread_safe), fits)
-
-    @property
-    def slot_bits(self) -> int:
-        """A pair takes at least 2^slot_bits rows."""
-        return SLOT_BITS
-
-    @property
-    def rows_per_block(self) -> int:
-        """Rows within which a pair is reduced in one go."""
-        return self._block
 
     @property
     def held(self) -> dict[str, int]:
@@ -88,7 +79,7 @@ class HostBackend:
         donors and instances.
         """
         row = self._donors.shape[1] * self._donors.dtype.itemsize
-        work = min(self._call, self._most_rows) * max(1, self.threads)
+        work = min(self.rows_per_call, self._most_rows) * max(1, self.threads)
         return {
             "tile": COPIES * row * work,
             "answers": BYTES_OF_ANSWER * self._outputs * work,
@@ -98,7 +89,7 @@ class HostBackend:
 
     def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model for a stream of `rows` rows, if none are shared."""
-        return -(-rows // self._call)
+        return -(-rows // self.rows_per_call)
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
@@ -144,7 +135,7 @@ class HostBackend:
         score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
         whose = WhoseRows(x, stream.kind, masks).of
-        several = self._rows > self._call
+        several = self._rows > self.rows_per_call
         answers = self.answered(draw, stream.dispatches(self._rows), whose, several)
         for answered in every_row(stream, answers):
             if score is None:
@@ -153,11 +144,6 @@ class HostBackend:
             piece, values = answered
             own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
             yield HostOutputs(piece, score(values, own).astype(np.float64, copy=False))
-
-    @property
-    def rows_per_call(self) -> int:
-        """Rows of one call of the model."""
-        return self._call
 
     def _answer(self, codes: np.ndarray, first: int) -> np.ndarray:
         """The model's answers to rows of codes [R, C], float64 [R, A]; first: for messages."""
@@ -221,7 +207,7 @@ class HostBackend:
     @property
     def _rows(self) -> int:
         """Rows of one piece: whole blocks, and whole calls."""
-        return max(self._call, self._block)
+        return max(self.rows_per_call, self.rows_per_block)
 
     def _asked(
         self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
@@ -229,14 +215,14 @@ class HostBackend:
         """Asks for rows of codes in calls; slots: those of the rows, for the note on an error."""
 
         def ask(first: int) -> np.ndarray:
-            part = slice(first, first + self._call)
+            part = slice(first, first + self.rows_per_call)
             try:
                 return self._answer(codes[part], first_row + first)
             except Exception as error:
                 error.add_note(f"xaijax: {whose(slots[part] if len(slots[part]) else slots[-1:])}")
                 raise
 
-        calls = range(0, len(codes), self._call)
+        calls = range(0, len(codes), self.rows_per_call)
         parts = list(in_order(ask, calls, threads))
         self.clock.model_calls += len(calls)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -264,7 +250,7 @@ class HostBackend:
                 one[...] = part @ matrices[h]
             return out
 
-        sums = _of_blocks(answers.values, self._block, summed)
+        sums = _of_blocks(answers.values, self.rows_per_block, summed)
         return lambda: sums
 
     def tables(

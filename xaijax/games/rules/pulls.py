@@ -176,13 +176,9 @@ class RuleDevice:
 
     def __init__(self, programs: Programs, score: Score) -> None:
         self._programs, self._score = programs, score
+        self.rows_per_call = programs.sizes.tile.rows  # R
         self._held: tuple[Any, Any] | None = None  # the pool and its copy on the devices
         self._who: tuple[Any, Any] | None = None
-
-    @property
-    def rows_per_call(self) -> int:
-        """R: the rows of a tile."""
-        return self._programs.sizes.tile.rows
 
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
@@ -277,12 +273,8 @@ class RuleHost:
 
     def __init__(self, backend: HostBackend, score: Score) -> None:
         self._backend, self._score = backend, score
+        self.rows_per_call = backend.rows_per_call  # R
         self.first = 0  # which row of X instance 0 is, for messages
-
-    @property
-    def rows_per_call(self) -> int:
-        """R: the rows of a call."""
-        return self._backend.rows_per_call
 
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
