@@ -196,7 +196,7 @@ def refuse_structure(ask: GameRun, structure: str, full: np.ndarray) -> None:
     """Raises ModelOutputError if f(x) of the instances, as it was found [N, K], is not the model's:
     a closed form, or what sums a structure up, is compared with it too.
     """
-    engine, whole = ask.engine, ask.ask_whole()
+    engine, whole = ask.engine, ask.full_row_answers
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         _widen(ask, wrong)
@@ -238,7 +238,7 @@ def widen(ask: GameRun) -> None:
 
 def _widen(ask: GameRun, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
-    allowed, answers = ask.ask_whole().allowed, ask.ask_whole().answers[rows]
+    allowed, answers = ask.full_row_answers.allowed, ask.full_row_answers.answers[rows]
     own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
     spread = _spread(own, _of_donors(ask.engine)[0])
     moved = _sensitivity(ask.engine, np.asarray(ask.codes[rows]), own, spread)

@@ -22,8 +22,8 @@ from xaijax.games.engine.loop import Backend
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
 from xaijax.games.strategies import choose
+from xaijax.games.strategies.by_pairs import full_tables, full_tables_cost
 from xaijax.games.strategies.choose import SemivalueStrategy
-from xaijax.games.strategies.corners import full_tables, full_tables_cost
 from xaijax.games.strategies.listed import Masks, WithWhole, own_list_means
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
 
@@ -34,22 +34,22 @@ CLOSED_ROWS = 4096  # instances answered together by a closed form
 class ExactCost:
     """What exact values would ask for."""
 
-    corners: np.ndarray  # int64 [N], distinct model rows of each instance
+    rows: np.ndarray  # int64 [N], distinct model rows of each instance
     largest: np.ndarray  # int64 [N], players that differ from a donor at most
 
 
 def exact_cost(run: GameRun) -> ExactCost:
     """Counts what exact values would ask for, a stretch at a time; asks the model nothing."""
-    corners, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
+    rows, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
     asked = run.quantity.asked(run.N)
     for first, differs in run.differing(asked):
         k = differs.sum(axis=2, dtype=np.int64)
         here = asked[first : first + len(differs)]
         largest[here] = k.max(axis=1)
         # Past the limit the count no longer matters, but must not overflow.
-        corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
+        rows[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
     run.largest = largest
-    return ExactCost(corners, largest)
+    return ExactCost(rows, largest)
 
 
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ def whole(run: GameRun) -> tuple[np.ndarray, np.ndarray] | None:
     """
     if run.structure is None and not run.own_base:
         return None
-    chosen, whole = run.quantity.asked(run.N), run.ask_whole()
+    chosen, whole = run.quantity.asked(run.N), run.full_row_answers
     own = whole.answers[chosen], whole.allowed[chosen]
     answers, allowed = scored(run.engine.score, *own)
     if run.own_base:  # values are next to the structure's
@@ -286,7 +286,7 @@ def base(run: GameRun) -> np.ndarray | None:
     if not one or run.closed or (run.structure is None and not run.may_structure()):
         return None
     run.own_base = True
-    return run.quantity.of(run.ask_whole().base[None, None], None, lambda _: "nothing")[0, 0]
+    return run.quantity.of(run.full_row_answers.base[None, None], None, lambda _: "nothing")[0, 0]
 
 
 def _measured(

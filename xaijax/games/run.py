@@ -114,7 +114,6 @@ class GameRun:
         self.scores = 0.0  # the largest |score| of a data row in the groups' means so far
         self._loop: Backend | None = None
         self._sizes: np.ndarray | None = None  # [N + B]
-        self._whole: WholeAnswers | None = None
         self._differs: np.ndarray | None = None  # [N, B, P], where all are planned together
 
     def backend(self) -> Backend:
@@ -235,7 +234,7 @@ class GameRun:
     def packs(
         self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Pairs]]:
-        """(places, the stream of those pairs), all of them by the corners that differ.
+        """(places, the stream of those pairs), all of them by the sub-coalitions that differ.
 
         One stream for the model, and one for each size of the slots that its structure takes.
         """
@@ -284,21 +283,20 @@ class GameRun:
             self._sizes = np.concatenate([own, of_donors])
         return bool(np.isfinite(self._sizes).all())
 
-    def ask_whole(self) -> WholeAnswers:
+    @cached_property
+    def full_row_answers(self) -> WholeAnswers:
         """The model's own answers to the instances, as full rows, if a structure answers hybrids.
 
         They are asked the first time, and the structure's answers are compared with them; raises
         ModelOutputError for a row, of X or of the donors, which the two answer differently.
         """
-        if self._whole is None:
-            self._whole = whole_answers(self)
-        return self._whole
+        return whole_answers(self)
 
     # The four that follow probe the model, and ask it full rows of what a structure may answer.
 
     def _may_use_structure(self) -> bool:
         """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
-        return self._finite() and (not self.asks or len(self.ask_whole().answers) == self.N)
+        return self._finite() and (not self.asks or len(self.full_row_answers.answers) == self.N)
 
     def may_scan(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
@@ -319,7 +317,7 @@ class GameRun:
         return self.probe().structured and self._may_use_structure()
 
     def may_structure(self) -> bool:
-        """Whether the model's structure answers corners."""
+        """Whether the model's structure answers sub-coalitions."""
         return self.probe().worthwhile and self.may_solve()
 
     def question(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-LISTED = 1 << 24  # first corners from here on count coalitions of a list
+LISTED = 1 << 24  # first sub-coalitions from here on count coalitions of a list
 _COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
 
 
@@ -56,7 +56,7 @@ def kept_columns(kept: np.ndarray, players: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs (instance, donor) in the order in which their corners are evaluated.
+    """Pairs (instance, donor) in the order in which their sub-coalitions are evaluated.
 
     Sorted by k, largest first (stable), so that each block of 2^k rows starts at a multiple of its
     own size and none straddles a tile whose size is a power of two.
@@ -69,16 +69,16 @@ class Pairs:
     k: np.ndarray  # int64 [M], descending
     start: np.ndarray  # int64 [M + 1], first row of each pair; the last entry is the row count
     slot_bits: int  # a pair takes at least 2^slot_bits rows
-    first: np.ndarray  # int32 [M], first corner, or LISTED and first coalition of a list
+    first: np.ndarray  # int32 [M], first sub-coalition, or LISTED and first coalition of a list
     asked: np.ndarray  # int64 [M], rows without padding
-    structured: bool = False  # the corners of a slot are answered by the model's structure
+    structured: bool = False  # the sub-coalitions of a slot are answered by the model's structure
 
     @property
     def kind(self) -> str:
-        """What its slots are: "corners", or "mixed" where some pairs take a list."""
+        """What its slots are: "subsets", or "mixed" where some pairs take a list."""
         if self.structured:
             return "structured"
-        return "mixed" if (self.first >= LISTED).any() else "corners"
+        return "mixed" if (self.first >= LISTED).any() else "subsets"
 
     @property
     def start_as_given(self) -> np.ndarray:
@@ -114,7 +114,7 @@ class Pairs:
             b = int(np.searchsorted(self.start, last, side="left"))
             bounds = np.clip(self.start[a : b + 1], first, last)
             count = np.diff(bounds) // slot
-            # Column 0 came as first corner less first row; modulo 2^32, which none reaches.
+            # Column 0 came as first sub-coalition less first row; modulo 2^32, which none reaches.
             slots = np.repeat(of_pair[a:b], count, axis=0)
             slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
             yield Dispatch(first, last - first, slots)
@@ -122,13 +122,13 @@ class Pairs:
     def locate(self, row: int, masks: np.ndarray | None = None) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P] are the list, if any."""
         pair = int(np.searchsorted(self.start, row, side="right")) - 1
-        corner = int(self.first[pair]) + row - int(self.start[pair])
+        subset = int(self.first[pair]) + row - int(self.start[pair])
         kept = self.differs[pair].copy()
-        if corner >= LISTED:
+        if subset >= LISTED:
             assert masks is not None
-            kept &= masks[min(corner - LISTED, len(masks) - 1)]  # padding: the last once more
+            kept &= masks[min(subset - LISTED, len(masks) - 1)]  # padding: the last once more
         else:
-            kept[kept] = (corner >> np.arange(kept.sum())) & 1
+            kept[kept] = (subset >> np.arange(kept.sum())) & 1
         return int(self.instance[pair]), int(self.donor[pair]), kept
 
 
@@ -142,8 +142,8 @@ def pack(
 ) -> Pairs:
     """Orders the pairs [M] and gives each its rows.
 
-    A pair takes all its 2^k corners; or, where a list of `listed` coalitions is shorter than that,
-    one row for each of them.
+    A pair takes all its 2^k sub-coalitions; or, where a list of `listed` coalitions is shorter than
+    that, one row for each of them.
     """
     k = differs.sum(axis=1, dtype=np.int64)
     order = np.argsort(-k, kind="stable")
@@ -177,8 +177,8 @@ class Dispatch:
     first_row: int
     rows: int
     slots: np.ndarray  # int32 [S, 3 + ceil(P / 32)], one row for each slot of 2^slot_bits rows:
-    # corner index of its first row (or LISTED and its place in the list of coalitions), instance,
-    # donor, words of the players that differ (not read for the list)
+    # sub-coalition index of its first row (or LISTED and its place in the list of coalitions),
+    # instance, donor, words of the players that differ (not read for the list)
 
 
 def player_words(differs: np.ndarray) -> np.ndarray:

@@ -153,7 +153,7 @@ def run_tiles(
     masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     pairs: jax.Array | None = None,  # int32 [C, 3 + ceil(P / 32)], a table as in `seeds.slots_of`
-    kind: str = "corners",  # what the slots are, see hybrids.kept_players
+    kind: str = "subsets",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
     kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
     structure: Callable[[Any], Any] | None = None,
@@ -164,9 +164,9 @@ def run_tiles(
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
     -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
-    bad. structure(params): what gives the corners of slots without their rows, see `structures`;
-    apply then is its head, [R, H] -> [R, A]. chosen: apply(params, rows, own [R, A]) -> [R, K]
-    looks at what the score would.
+    bad. structure(params): what gives the sub-coalitions of slots without their rows, see
+    `structures`; apply then is its head, [R, H] -> [R, A]. chosen: apply(params, rows, own [R, A])
+    -> [R, K] looks at what the score would.
 
     The tiles are split over the devices of `mesh`; each device stops after its own number of
     tiles, the rest stay zero.
@@ -189,7 +189,7 @@ def run_tiles(
                 by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
                 own_rows = x[one[:, 1]], donors[one[:, 2]]
-                out = known.corners(head, *own_rows, by_bit, platform_of(mesh))
+                out = known.subsets(head, *own_rows, by_bit, platform_of(mesh))
             if score is not None:
                 out = score(out, mine)
             lost = any_bad(kept(out))

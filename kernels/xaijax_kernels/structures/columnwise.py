@@ -3,7 +3,8 @@
 A hybrid has each column of x or of the donor, so what is made of it column by column is that of x
 or of the donor too.
 
-Letters: S slots of 2^s corners, F columns, C columns made of them, R rows, H numbers for the head.
+Letters: S slots of 2^s sub-coalitions, F columns, C columns made of them, R rows, H numbers for the
+head.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class Columnwise(Layer):
         """See `Layer.of_columns`."""
         return told[..., np.maximum(self.owners, 0)]
 
-    def corners(
+    def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
-        """See `Layer.corners`."""
+        """See `Layer.subsets`."""
         both = self.columns(jnp.concatenate([x, donors]))
         own = self.of_columns(kept)
-        return self.inner.corners(head, both[: len(x)], both[len(x) :], own, platform)
+        return self.inner.subsets(head, both[: len(x)], both[len(x) :], own, platform)
 
 
 for member in vars(Layer):

@@ -4,7 +4,7 @@ Factors are kept as exponents that add up over columns, so that those of a playe
 are one product of matrices too; `unit` turns sums of exponents into products of factors.
 
 Letters: R rows, F columns, L terms (support vectors, leaves), A sums, P players, S donors,
-s players whose 2^s corners are asked.
+s players whose 2^s sub-coalitions are asked.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Gaussians:
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """sum_l coefficients_l prod_j k_l at all corners of x against donors; [S, 2^P, A].
+        """sum_l coefficients_l prod_j k_l at all sub-coalitions of x against donors; [S, 2^P, A].
 
         x [.., L], donors [S, .., L]: results of `kept`. known: whether a loop's turns must be known
         when it is compiled, see `tiles.counted`.
         """
         del players, known
         one = jnp.ones_like(x[0])
-        return jax.vmap(lambda donor: sums_at_corners(coefficients, one, x, donor))(donors)
+        return jax.vmap(lambda donor: sums_at_subsets(coefficients, one, x, donor))(donors)
 
 
 @jax.tree_util.register_dataclass
@@ -104,18 +104,19 @@ class Boxes:
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """See `Gaussians`. It sums only leaves that some corner reaches: for each player x or the
-        donor is within their bounds. They are found by halving, in the numbers of such leaves up to
-        each. If a loop's turns must be known, this saves nothing: all leaves are one product.
+        """See `Gaussians`. It sums only leaves that some sub-coalition reaches: for each player x
+        or the donor is within their bounds. They are found by halving, in the numbers of such
+        leaves up to each. If a loop's turns must be known, this saves nothing: all leaves are one
+        product.
         """
         (L, A), bit = coefficients.shape, jnp.arange(players, dtype=jnp.uint32)[:, None]
 
-        def corners(own: jax.Array, x: jax.Array, donor: jax.Array) -> jax.Array:
+        def subsets(own: jax.Array, x: jax.Array, donor: jax.Array) -> jax.Array:
             of_x, of_donor = (((row >> bit) & 1).astype(own.dtype) for row in (x, donor))
-            return sums_at_corners(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
+            return sums_at_subsets(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
 
         if known:
-            return jax.vmap(lambda donor: corners(coefficients, x, donor))(donors)
+            return jax.vmap(lambda donor: subsets(coefficients, x, donor))(donors)
         reached = (x | donors) == jnp.uint32((1 << players) - 1)
         upto = jnp.cumsum(reached.astype(jnp.int32), axis=1)  # [S, L]
         together = min(LEAVES, L)
@@ -126,7 +127,7 @@ class Boxes:
             def of_donor(upto: jax.Array, donor: jax.Array) -> jax.Array:
                 leaf = jnp.searchsorted(upto, wanted)
                 own = jnp.where((wanted <= upto[-1])[:, None], coefficients[leaf], 0)
-                return corners(own, x[leaf], donor[leaf])
+                return subsets(own, x[leaf], donor[leaf])
 
             return sums + jax.vmap(of_donor)(upto, donors)
 
@@ -138,14 +139,14 @@ class Boxes:
 Factors = Gaussians | Boxes  # the factors k_l(z_j) of a sum of products
 
 
-def sums_at_corners(
+def sums_at_subsets(
     coefficients: jax.Array,  # [L, A]
-    common: jax.Array,  # [L], a factor of all corners
-    of_x: jax.Array,  # [s, L], factors where a corner keeps the player
+    common: jax.Array,  # [L], a factor of all sub-coalitions
+    of_x: jax.Array,  # [s, L], factors where a sub-coalition keeps the player
     of_donor: jax.Array,  # [s, L], and where it does not
 ) -> jax.Array:
-    """sum_l coefficients_l common_l prod_t factor_tl of all corners, one product of half tables;
-    [2^s, A], bit t of a corner: player t is kept.
+    """sum_l coefficients_l common_l prod_t factor_tl of all sub-coalitions, one product of half
+    tables; [2^s, A], bit t of a sub-coalition: player t is kept.
     """
     s, half = len(of_x), len(of_x) // 2
 

@@ -272,7 +272,7 @@ class DeviceBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same if some pairs answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their sub-coalitions; places as in `list_means`."""
         values = self._held(pairs, question)
         start, listed, rank = places
         assert question.masks is not None
@@ -378,7 +378,7 @@ class DeviceBackend:
 
 def _list_recipe(*arguments: Any) -> ProgramRecipe:
     """Recipe of the program that takes the means of a list, where pairs answer some of it by
-    corners.
+    sub-coalitions.
     """
     return ProgramRecipe(("list",), list_means, arguments, what=MEANS)
 

@@ -103,7 +103,7 @@ class HostBackend:
             self._donors,
             self._players,
             jax.ShapeDtypeStruct((slots, 3 + words), np.int32),
-            None if kind == "corners" else listed,
+            None if kind == "subsets" else listed,
         )
         drawn = partial(_drawn, self._P, kind)
         what = f"a draw of {slots:,} hybrids"
@@ -271,7 +271,7 @@ class HostBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same if some pairs answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their sub-coalitions; places as in `list_means`."""
         assert question.masks is not None
         values = self._held(pairs, question)
         return host_list_means(values, *places, question.masks, question.donor_weights)
@@ -303,7 +303,7 @@ class HostBackend:
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
         coalitions, listed = 1, None
-        if kind != "corners":
+        if kind != "subsets":
             assert masks is not None
             coalitions = len(masks)
             held = list_words(masks, capacity(coalitions, self._listed))

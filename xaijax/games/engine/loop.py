@@ -25,7 +25,7 @@ Stream = Pairs | ListedStream | RowStream  # rows to be asked
 
 Check = Callable[[Any, Any], None]  # (stream, answers): sees every piece before it is used
 Done = Callable[[int], None]  # (rows): called afterwards
-Count = Callable[[int], int]  # players -> values that are summed of their corners
+Count = Callable[[int], int]  # players -> values that are summed of their sub-coalitions
 
 
 @dataclass(frozen=True)

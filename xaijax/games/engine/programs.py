@@ -46,7 +46,7 @@ STEP = 7919  # a prime: numbers that are mixed, and the same in each run
 _JAXLIB = f"jaxlib {jaxlib.version.__version__}"
 ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as in the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
-OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
+OF_PAIRS = ("subsets", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
 
 
@@ -78,7 +78,7 @@ class Programs:
     def shape(self, kind: str, scored: bool = True, bits: int | None = None) -> TileShape:
         """The tile for slots of one kind; slots of "rows" are single rows.
 
-        bits: slots of 2^bits corners, answered by the structure; None: by the model.
+        bits: slots of 2^bits sub-coalitions, answered by the structure; None: by the model.
         """
         tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
         bits = 0 if kind == "rows" else bits
@@ -102,7 +102,7 @@ class Programs:
 
     def pairs(self, scored: bool = True, bits: int | None = None) -> int:
         """C: pairs of a table, no fewer than a dispatch can have."""
-        return self.tiles(scored) * self.shape("corners", scored, bits).slots
+        return self.tiles(scored) * self.shape("subsets", scored, bits).slots
 
     def run(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1

@@ -5,7 +5,7 @@ Reading order:
     choose            which strategy answers: the whole decision
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
-    corners           semivalues of each pair from its own 2^k corners, averaged over donors
+    by_pairs          semivalues of each pair from its own 2^k sub-coalitions, and full tables
     by_parts          the same by a layer that adds: x's part for all donors, a donor's for all x
     listed            v(S) of a list of coalitions that all instances share
     distinct_donors   v(S) of a few coalitions, by the donors that differ in what each replaces

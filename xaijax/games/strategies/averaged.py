@@ -1,8 +1,8 @@
 """Semivalues of instances that differ from every donor in every player, by tables of mean scores.
 
-Continuous columns are like this. The model's structure gives all corners of a pair, and their mean
-over donors is taken on the device (`structures/averaged.py`), so that only one table an instance is
-turned into semivalues: here, in float64.
+Continuous columns are like this. The model's structure gives all sub-coalitions of a pair, and
+their mean over donors is taken on the device (`structures/averaged.py`), so that only one table an
+instance is turned into semivalues: here, in float64.
 
 Letters: n instances, B donors, P players, K scores, S donors of a block, T tiles of a dispatch.
 """
@@ -128,7 +128,7 @@ class Averaged:
         # Rows of an instance, with what fills the last block up.
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
-        table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
+        table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
         self._most = engine.memory.fits("results", table)  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
@@ -193,7 +193,7 @@ class Averaged:
             tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
             tables[:, -1] = own.full[here]  # all donors have this score, which needs no mean
             own.empty[here] = tables[:, 0]
-            matrix = weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
+            matrix = weights.subsets(self.shape.P, self.shape.subsets)  # [2^P, P]
             tables -= tables[:, :1]
             own.phi[here] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
         return well
@@ -214,7 +214,7 @@ class Averaged:
         blocks = np.asarray(self._blocks)[segment]
         work = np.stack([instance, segment, blocks], axis=1).astype(np.int32)
         tables, full, well = (
-            np.zeros((n, self.shape.corners, K)),
+            np.zeros((n, self.shape.subsets, K)),
             np.zeros((n, K)),
             np.ones(n, bool),
         )

@@ -5,22 +5,23 @@ that takes it.
 
 1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
    no hybrid is asked.
-2. averaged tables, where the model's structure answers corners on a device: instances that differ
+2. averaged tables, where the model's structure answers sub-coalitions on a device: instances that
+differ
    from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
    a score that is no vector of chances.
-3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
+3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; answered by the
    structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
    the model.
 
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
-made of the corners of pairs as in 3.
+made of the sub-coalitions of pairs as in 3.
 
 **Listed coalitions**, of sampled estimators and of sets that the user names:
 
 1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
    with the instances by the model's structure, where its table of values fits the memory; else
    each distinct donor once.
-2. corners of pairs, for instances where they are at most three quarters of the list's rows.
+2. sub-coalitions of pairs, for instances where they are at most three quarters of the list's rows.
 3. sums of parts, by a layer that adds and saves enough of the model, with four donors or more.
 4. the list: one row for each coalition and donor.
 
@@ -48,15 +49,15 @@ from functools import partial
 
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.averaged import ByAveragedTables
+from xaijax.games.strategies.by_pairs import ByPairs
 from xaijax.games.strategies.by_parts import ByParts
 from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form
-from xaijax.games.strategies.corners import ByPairs
 from xaijax.games.strategies.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
     entries_worth_it,
 )
-from xaijax.games.strategies.listed import ByCorners, ByList, ByRows, Masks
+from xaijax.games.strategies.listed import ByList, ByRows, BySubsets, Masks
 from xaijax.games.strategies.totals import Weights
 
 SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
@@ -105,5 +106,5 @@ def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrate
 
 
 def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
-    """The strategy for a list of coalitions: corners, a layer or rows answer an instance."""
-    return ByList(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
+    """The strategy for a list of coalitions: sub-coalitions, a layer or rows answer an instance."""
+    return ByList(ask, [BySubsets(ask), ByParts(ask), ByRows(ask)], masks, K)

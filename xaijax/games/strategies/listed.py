@@ -23,13 +23,13 @@ from xaijax_kernels.engine.tables import host_ranks
 if TYPE_CHECKING:
     from xaijax.games.strategies.by_parts import ByParts
 
-# An instance is asked by corners if its pairs need at most this share of the rows.
+# An instance is asked by sub-coalitions if its pairs need at most this share of the rows.
 WORTH = 0.75
 MOST_ROWS = 1 << 24  # answers held at a time, where memory allows
 
 
-def corner_rows(differs: np.ndarray, C: int) -> np.ndarray:
-    """Rows that each pair needs for C coalitions: its 2^k corners, or C if fewer; [..., B]."""
+def subset_rows(differs: np.ndarray, C: int) -> np.ndarray:
+    """Rows of each pair for C coalitions: its 2^k sub-coalitions, or C if fewer; [..., B]."""
     k = differs.sum(axis=-1, dtype=np.int64)
     return np.minimum(np.int64(1) << np.minimum(k, 62), C)
 
@@ -74,11 +74,11 @@ class ListedChunk:
 
 
 # How some instances of a list are asked; each goes to the first strategy that takes it.
-StrategyOfList: TypeAlias = "ByCorners | ByParts | ByRows"
+StrategyOfList: TypeAlias = "BySubsets | ByParts | ByRows"
 
 
-class ByCorners:
-    """A pair's corners, where they are fewer than the coalitions."""
+class BySubsets:
+    """A pair's sub-coalitions, where they are fewer than the coalitions."""
 
     structure: str | None = None
 
@@ -89,7 +89,7 @@ class ByCorners:
         """Which of n instances, by C coalitions at a time; bool [n]."""
         if differs is None:
             return np.zeros(n, bool)
-        return corner_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
+        return subset_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
 
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
@@ -115,10 +115,10 @@ class ByCorners:
         assert differs is not None
         n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
-        asked = corner_rows(differs, C)
+        asked = subset_rows(differs, C)
         held = int((-(-asked // slot) * slot).sum())
-        more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
-        kind = "mixed" if more.any() else "corners"
+        more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C sub-coalitions
+        kind = "mixed" if more.any() else "subsets"
         cost.add_rows(rows, asked.sum(axis=1))
         cost.add_calls(backend.calls(held), *backend.pair_mean_recipes(kind, held, n, B, C))
 
@@ -159,8 +159,8 @@ class ByRows:
 
 
 class ByList:
-    """One list of coalitions, a stretch of instances at a time: corners of pairs, sums of parts, or
-    one row for each coalition and donor.
+    """One list of coalitions, a stretch of instances at a time: sub-coalitions of pairs, sums of
+    parts, or one row for each coalition and donor.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class ByList:
         fits = max(slot, self._most // B // slot * slot)
         step = min(self._ask.engine.listed, fits)
         left, taken = np.arange(n), []
-        for strategy in self._strategies:  # corners are asked once for each part of the list
+        for strategy in self._strategies:  # sub-coalitions are asked once for each part of the list
             places = strategy.takes(n, differs, min(step, C))[left]
             if places.any():
                 taken.append((strategy, left[places]))

@@ -58,12 +58,14 @@ class OfSets:
 
 
 class Weights:
-    """The matrices that make values of a pair's corners, for every k, made when first asked for."""
+    """The matrices that make values of a pair's sub-coalitions, for every k, made when first asked
+    for.
+    """
 
     def __init__(self, of: OfPlayers | OfSets) -> None:
         self.of, self.order = of, of.order
         self.count = cache(partial(semivalues.count, order=of.order))  # k -> M, sets of k players
-        self.corners = cache(self._corners)
+        self.subsets = cache(self._subsets)
         self.pieces = cache(lambda k, low: semivalues.split_matrices(of(k), k, low))
 
     @classmethod
@@ -75,10 +77,10 @@ class Weights:
         """Places of the sets of some players [.., k] among those of all P; int [.., M]."""
         return players if self.order == 1 else semivalues.places(players, P, self.order)
 
-    def _corners(self, k: int, rows: int) -> np.ndarray:
+    def _subsets(self, k: int, rows: int) -> np.ndarray:
         """float64 [rows, M]; rows past 2^k are zero."""
         matrix = np.zeros((rows, self.count(k)))
-        matrix[: 1 << k] = semivalues.corner_matrix(self.of(k), k)
+        matrix[: 1 << k] = semivalues.subset_matrix(self.of(k), k)
         return matrix
 
 
@@ -101,7 +103,7 @@ class Totals:
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
-        self.summed = np.zeros(N)  # corners in the largest sum that a loop took in its own dtype
+        self.summed = np.zeros(N)  # terms of the largest sum that a loop took in its own dtype
         # A random model answers x anew for each donor: f(x) is then the mean of its answers.
         self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random

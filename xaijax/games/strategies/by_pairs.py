@@ -1,4 +1,5 @@
-"""Values by pairs: each pair's own 2^k corners with the induced weights, averaged over donors.
+"""Values by pairs: each pair's own 2^k sub-coalitions with the induced weights, averaged over
+donors.
 
 No table is built: where the mean over donors comes last, values may be taken pair by pair, those of
 players or of sets of them.
@@ -61,20 +62,20 @@ class ByPairs:
         """Recipe of the program that sums pairs of k players that differ; None if there is none."""
         log2_rows, block = max(k, slot_bits), backend.rows_per_block
         if 1 << log2_rows <= block:
-            matrix = self._weights.corners(k, 1 << log2_rows)
+            matrix = self._weights.subsets(k, 1 << log2_rows)
             return backend.pair_recipe(k, slot_bits, matrix, self._weights.count)
         return backend.piece_recipe(self._weights.pieces(k, block.bit_length() - 1))
 
 
 def _streams_cost(ask: GameRun, backend: Backend, k: np.ndarray) -> list[tuple[np.ndarray, int]]:
-    """Adds the calls for the corners of pairs with k players that differ, int [M], to the run's
-    cost; returns (k, log2 of the rows of a slot) of each stream.
+    """Adds the calls for the sub-coalitions of pairs with k players that differ, int [M], to the
+    run's cost; returns (k, log2 of the rows of a slot) of each stream.
     """
     streams = []
     for own, bits in ask.streams(backend, k):
         slot_bits = backend.slot_bits if bits is None else bits
         rows = int((np.int64(1) << np.maximum(k[own], slot_bits)).sum())
-        kind = "corners" if bits is None else "structured"
+        kind = "subsets" if bits is None else "structured"
         ask.cost.add_calls(backend.calls(rows), backend.recipe(kind, bits))
         streams.append((k[own], slot_bits))
     return streams
@@ -122,7 +123,7 @@ def _start(
     piece, block = answers.piece, backend.rows_per_block
     log2_rows = max(k, pairs.slot_bits)
     if 1 << log2_rows <= block:
-        matrix = weights.corners(k, 1 << log2_rows)
+        matrix = weights.subsets(k, 1 << log2_rows)
         sums = backend.pair_sums(answers, k, matrix, weights.count)
         place = (pairs.start[lo:hi] - piece.first_row) >> log2_rows
         return lambda: totals.add_pairs(pairs, lo, hi, k, sums(place))
