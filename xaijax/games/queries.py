@@ -41,10 +41,10 @@ class ExactCost:
 def exact_cost(run: GameRun) -> ExactCost:
     """Counts what exact values would ask for, a stretch at a time; asks the model nothing."""
     rows, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
-    asked = run.quantity.asked(run.N)
-    for first, differs in run.differing(asked):
+    chosen = run.quantity.asked(run.N)
+    for first, differs in run.differing(chosen):
         k = differs.sum(axis=2, dtype=np.int64)
-        here = asked[first : first + len(differs)]
+        here = chosen[first : first + len(differs)]
         largest[here] = k.max(axis=1)
         # Past the limit the count no longer matters, but must not overflow.
         rows[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
@@ -58,10 +58,10 @@ def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
     The others change nothing: their values are 0, however they are found. With a random model all
     players differ.
     """
-    found = np.empty((len(rows), run.P), bool)
+    moves = np.empty((len(rows), run.P), bool)
     for first, differs in run.differing(rows):
-        found[first : first + len(differs)] = differs.any(axis=1)
-    return found
+        moves[first : first + len(differs)] = differs.any(axis=1)
+    return moves
 
 
 def full_rows_cost(run: GameRun) -> None:
@@ -236,9 +236,9 @@ def values(
     C = len(masks)
     asked = WithWhole(masks, run.P) if run.quantity.reads_full else masks
     for strategy in choose.listed(run, asked, run.probe().outputs, distinct):
-        found = strategy.means(chosen)
-        if found is not None:
-            means = _mean(run, found)
+        parts = strategy.means(chosen)
+        if parts is not None:
+            means = _mean(run, parts)
             run.structure = strategy.structure or run.structure
             return _measured(run, means, C, lambda c: asked[c : c + 1][0])
     raise AssertionError("the last way takes all instances")
@@ -268,12 +268,12 @@ def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return own
     # As one list, so that a message names the coalition of the instance that it is about.
     full = np.repeat(means[:, -1:], C, axis=1).reshape(1, n * C, -1)
-    found = quantity.of(
+    measured = quantity.of(
         own.reshape(1, n * C, -1),
         full if quantity.reads_full else None,
         lambda c: run.named(masks[c // C, c % C]),
     )
-    return found.reshape(own.shape)
+    return measured.reshape(own.shape)
 
 
 def base(run: GameRun) -> np.ndarray | None:

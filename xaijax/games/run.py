@@ -351,13 +351,13 @@ class GameRun:
         """Turns rows of the stream, which hold the padding of small pairs, into requested rows."""
         done = report = 0
 
-        def tell(rows: int) -> None:
+        def advance(rows: int) -> None:
             nonlocal done, report
             done += rows
             before, report = report, done * stream.distinct_rows // stream.rows
             self.report(report - before)
 
-        return tell
+        return advance
 
     def rows_asked(
         self,

@@ -163,11 +163,11 @@ class Layer(Protocol):
         """
         return rows
 
-    def of_columns(self, told: OfColumns) -> OfColumns:
-        """What is known of the columns made of the rows' columns, [.., C], given `told` of these,
+    def of_columns(self, flags: OfColumns) -> OfColumns:
+        """What is known of the columns made of the rows' columns, [.., C], given `flags` of these,
         [.., F].
         """
-        return told
+        return flags
 
     def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str

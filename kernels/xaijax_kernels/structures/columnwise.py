@@ -47,9 +47,9 @@ class Columnwise(Layer):
         made = self.made(self.params, whole_vectors(rows, 0))
         return jax.lax.optimization_barrier(made)[: len(rows)]
 
-    def of_columns(self, told: OfColumns) -> OfColumns:
+    def of_columns(self, flags: OfColumns) -> OfColumns:
         """See `Layer.of_columns`."""
-        return told[..., np.maximum(self.owners, 0)]
+        return flags[..., np.maximum(self.owners, 0)]
 
     def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str

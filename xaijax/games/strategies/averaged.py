@@ -41,8 +41,8 @@ TILES = 16  # in a dispatch
 class ByAveragedTables:
     """The strategy for instances that differ from every donor in every player."""
 
-    def __init__(self, ask: GameRun, weights: Weights) -> None:
-        self._ask, self._weights = ask, weights
+    def __init__(self, run: GameRun, weights: Weights) -> None:
+        self._run, self._weights = run, weights
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """The instances that differ from every donor in every player; bool [n]."""
@@ -50,17 +50,17 @@ class ByAveragedTables:
         whole = stretch.differs.all(axis=(1, 2))
         program = self._averaged(stretch.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
-        fits = program is not None and program.holds and (not self._ask.asks or program.compiles)
+        fits = program is not None and program.holds and (not self._run.asks or program.compiles)
         return whole if fits else np.zeros_like(whole)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
         """Puts the sums of the instances at `places` into `own`; bool, those that were put. An
         instance whose scores are bad is not: its pairs say which.
         """
-        program, ask = self._averaged(stretch.backend), self._ask
+        program, run = self._averaged(stretch.backend), self._run
         assert program is not None
-        part, count = own.like(len(places)), ask.count
-        well = program.add(ask.codes[stretch.here[places]], self._weights, part, ask.report)
+        part, count = own.like(len(places)), run.count
+        well = program.add(run.codes[stretch.here[places]], self._weights, part, run.report)
         own.put(places[well], part, well)
         count.distinct += int(well.sum()) * program.asked
         count.padded += len(places) * program.padded - int(well.sum()) * program.asked
@@ -68,7 +68,7 @@ class ByAveragedTables:
 
     def cost(self, stretch: Stretch, places: np.ndarray) -> None:
         """Adds what `add` asks for to the run's cost."""
-        program, cost = self._averaged(stretch.backend), self._ask.cost
+        program, cost = self._averaged(stretch.backend), self._run.cost
         assert program is not None
         cost.add_rows(stretch.here[places], program.asked)
         cost.add_calls(program.calls(len(places)), *program.recipes())
@@ -77,7 +77,7 @@ class ByAveragedTables:
         """The donors and the program; None if donors are not averaged."""
         if not isinstance(backend, DeviceBackend):
             return None
-        return _averaged(self._ask.engine, backend)  # another backend where the tile was halved
+        return _averaged(self._run.engine, backend)  # another backend where the tile was halved
 
 
 @once
@@ -158,10 +158,10 @@ class Averaged:
     def _preparing(self) -> ProgramRecipe:
         """Recipe of the program that makes it."""
         p, P = self._programs, self._P
-        run = partial(prepared_rows, p.structure.of, P)
+        function = partial(prepared_rows, p.structure.of, P)
         arguments = (p.params, self._rows, p.players)
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
-        return ProgramRecipe(key, run, arguments, what=what, results=p.same)
+        return ProgramRecipe(key, function, arguments, what=what, results=p.same)
 
     @cached_property
     def _donors(self) -> jax.Array:

@@ -64,47 +64,47 @@ SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
 ListStrategy = ByCrossing | ByDistinctDonors | ByList
 
 
-def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
+def solved(run: GameRun, weights: Weights) -> ClosedForm | None:
     """The closed form that gives the values with these weights; None: hybrids are asked. Probes
     the model.
     """
-    engine = ask.probe()
-    linear = ask.quantity.linear and engine.affine is not None
-    return closed_form(engine, weights) if linear and ask.may_solve() else None
+    engine = run.probe()
+    linear = run.quantity.linear and engine.affine is not None
+    return closed_form(engine, weights) if linear and run.may_solve() else None
 
 
-def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
-    """Makers of the ways to the values with these weights, in order; says in `ask` what answers.
+def semivalues(run: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
+    """Makers of the ways to the values with these weights, in order; says in `run` what answers.
     Probes the model.
     """
-    form = solved(ask, weights)
-    ask.closed = form is not None
+    form = solved(run, weights)
+    run.closed = form is not None
     if form is not None:
-        ask.structure = form.name
-        return [partial(ByClosedForm, ask, form)]
-    pairs = partial(ByPairs, ask, weights)
-    if not ask.may_structure():
-        ask.structure = None
+        run.structure = form.name
+        return [partial(ByClosedForm, run, form)]
+    pairs = partial(ByPairs, run, weights)
+    if not run.may_structure():
+        run.structure = None
         return [pairs]
-    ask.structure = ask.engine.structure_name
-    return [partial(ByAveragedTables, ask, weights), pairs]
+    run.structure = run.engine.structure_name
+    return [partial(ByAveragedTables, run, weights), pairs]
 
 
-def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
+def listed(run: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
     """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
     before leaves the instances to it. Probes the model.
 
     few: they are few, so that their distinct donors may be fewer than the list's rows.
     """
     own = masks[0 : len(masks)] if few else None
-    entries = None if own is None else entries_worth_it(ask, own)
+    entries = None if own is None else entries_worth_it(run, own)
     if own is None or entries is None:
-        yield by_list(ask, masks, K)
+        yield by_list(run, masks, K)
     else:
-        yield ByCrossing(ask, own, entries, K)
-        yield ByDistinctDonors(ask, own, entries, K)
+        yield ByCrossing(run, own, entries, K)
+        yield ByDistinctDonors(run, own, entries, K)
 
 
-def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
+def by_list(run: GameRun, masks: Masks, K: int) -> ByList:
     """The strategy for a list of coalitions: sub-coalitions, a layer or rows answer an instance."""
-    return ByList(ask, [BySubsets(ask), ByParts(ask), ByRows(ask)], masks, K)
+    return ByList(run, [BySubsets(run), ByParts(run), ByRows(run)], masks, K)

@@ -105,26 +105,26 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
     return first + np.add.reduceat(change, entries.start, axis=1)
 
 
-def entries_worth_it(ask: GameRun, masks: np.ndarray) -> Entries | None:
+def entries_worth_it(run: GameRun, masks: np.ndarray) -> Entries | None:
     """What each instance is asked by distinct donors; None if that saves too little."""
-    replacement = ask.engine.replacement
-    if not ask.engine.model.deterministic or ask.engine.listed < len(masks):
+    replacement = run.engine.replacement
+    if not run.engine.model.deterministic or run.engine.listed < len(masks):
         return None
     apart = masks[masks.any(axis=1)]
     if not len(apart):
         return None
-    entries = entries_of(ask.engine, apart)
-    slot = 1 << ask.backend().slot_bits
+    entries = entries_of(run.engine, apart)
+    slot = 1 << run.backend().slot_bits
     listed = -(-len(apart) // slot) * slot * replacement.count
     return entries if len(entries) <= WORTH * listed else None
 
 
-def rows_of_list(ask: GameRun, masks: np.ndarray) -> int:
+def rows_of_list(run: GameRun, masks: np.ndarray) -> int:
     """Model rows that a list asks of one instance at most; asks the model nothing."""
     apart = masks[masks.any(axis=1)]
-    if not ask.engine.model.deterministic or not len(apart):
-        return len(masks) * ask.engine.replacement.count
-    return len(entries_of(ask.engine, apart))
+    if not run.engine.model.deterministic or not len(apart):
+        return len(masks) * run.engine.replacement.count
+    return len(entries_of(run.engine, apart))
 
 
 class ByDistinctDonors:
@@ -132,25 +132,24 @@ class ByDistinctDonors:
 
     structure: str | None = None
 
-    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
-        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+    def __init__(self, run: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._run, self._masks, self._entries, self._K = run, masks, entries, K
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """Means of the instances `chosen`."""
-        for here in stretches(self._ask, self._entries, chosen, self._K):
-            found = self._asked(here)
-            yield here, with_donors(self._ask, self._masks, here, found)
+        for rows in stretches(self._run, self._entries, chosen, self._K):
+            yield rows, with_donors(self._run, self._masks, rows, self._means(rows))
 
-    def _asked(self, here: np.ndarray) -> np.ndarray:
+    def _means(self, here: np.ndarray) -> np.ndarray:
         """Means of the coalitions that keep something; [n, C of them, K]."""
-        ask, entries = self._ask, self._entries
-        donors = ask.engine.replacement.bits
+        run, entries = self._run, self._entries
+        donors = run.engine.replacement.bits
         kept = self._masks[self._masks.any(axis=1)]  # those that entries number
-        masks = np.concatenate([kept, np.ones((1, ask.P), bool)])
-        same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
+        masks = np.concatenate([kept, np.ones((1, run.P), bool)])
+        same = agreeing(entries, agreement_codes(run.codes[here]), donors)
         instance, entry = np.nonzero(~same)
         unchanged = np.flatnonzero(same.any(axis=1))
-        answers = ask.rows_asked(
+        answers = run.rows_asked(
             here,
             np.concatenate([instance, unchanged]),
             np.concatenate([entries.donor[entry], np.zeros(len(unchanged), np.int32)]),
@@ -177,38 +176,38 @@ class ByCrossing:
     thousands of hybrids at once.
     """
 
-    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
-        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+    def __init__(self, run: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._run, self._masks, self._entries, self._K = run, masks, entries, K
 
     @property
     def structure(self) -> str:
         """What answers in place of the whole model."""
-        return self._ask.engine.structure_name
+        return self._run.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
         """Means of the instances `chosen`; None: the next strategy answers them, since a score is
         bad, or the table of values does not fit.
         """
-        ask = self._ask
-        values = values_of(ask.engine, ask.codes) if ask.may_cross() else None
-        found = None if values is None else self._crossed(values, chosen)
-        if found is None:
+        run = self._run
+        values = values_of(run.engine, run.codes) if run.may_cross() else None
+        crossed = None if values is None else self._crossed(values, chosen)
+        if crossed is None:
             return None
-        ask.answered(len(chosen))
-        return self._parts(chosen, found)
+        run.answered(len(chosen))
+        return self._stretches(chosen, crossed)
 
-    def _parts(self, chosen: np.ndarray, found: np.ndarray) -> Iterator[Means]:
+    def _stretches(self, chosen: np.ndarray, crossed: np.ndarray) -> Iterator[Means]:
         first = 0
-        for here in stretches(self._ask, self._entries, chosen, self._K):
-            own = found[first : first + len(here)]
-            yield here, with_donors(self._ask, self._masks, here, own)
-            first += len(here)
+        for rows in stretches(self._run, self._entries, chosen, self._K):
+            of_rows = crossed[first : first + len(rows)]
+            yield rows, with_donors(self._run, self._masks, rows, of_rows)
+            first += len(rows)
 
     def _crossed(self, values: Values, chosen: np.ndarray) -> np.ndarray | None:
         """Means of the coalitions that keep something, float64 [n, C, K]; None: a score is bad."""
-        engine, masks = self._ask.engine, self._masks[self._masks.any(axis=1)]
+        engine, masks = self._run.engine, self._masks[self._masks.any(axis=1)]
         if masks.all():
-            answers = self._ask.ends.rows_by_values
+            answers = self._run.ends.rows_by_values
             if answers is None:
                 return None
             own, score = answers[chosen], engine.score
@@ -221,21 +220,21 @@ class ByCrossing:
         step = max(1, engine.memory.fits("results", per_coalition))
         parts = []
         for c in range(0, len(masks), step):
-            some = masks[c : c + step]
-            blocks = some, *_blocks(self._entries, values, some, c)
-            means = self._some(values, blocks, chosen)
-            if means is None:
+            chunk = masks[c : c + step]
+            blocks = chunk, *_blocks(self._entries, values, chunk, c)
+            part = self._chunk(values, blocks, chosen)
+            if part is None:
                 return None
-            parts.append(means)
+            parts.append(part)
         return np.concatenate(parts, axis=1)
 
-    def _some(
+    def _chunk(
         self, values: Values, blocks: tuple[np.ndarray, ...], chosen: np.ndarray
     ) -> np.ndarray | None:
         """The means of some coalitions, as `crossed_means` takes them. Two calls run at the same
         time, if the memory holds both.
         """
-        engine, N = self._ask.engine, len(chosen)
+        engine, N = self._run.engine, len(chosen)
         size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
 
         def arguments(first: int) -> tuple[Any, ...]:
@@ -243,9 +242,9 @@ class ByCrossing:
             return engine.model.params, values.table, values.of_rows[rows], *blocks
 
         key = ("crossed", engine.structure, engine.score, self._K)
-        run = kernel_of(crossed_means, engine, INSTANCES * DONORS, INSTANCES, values, self._K)
+        function = kernel_of(crossed_means, engine, INSTANCES * DONORS, INSTANCES, values, self._K)
         what, ahead = "instances crossed with donors", THREADS
-        recipe = ProgramRecipe(key, run, arguments(0), what=what, ahead=ahead)
+        recipe = ProgramRecipe(key, function, arguments(0), what=what, ahead=ahead)
         try:
             program = engine.compiled.program(recipe)
         except MemoryPlanError:
@@ -277,13 +276,17 @@ def _blocks(
     ends = [*entries.start[1:], len(entries)]
     coalition, begins, donors, weights = [], [], [], []
     for c, kept in enumerate(masks):
-        own = slice(entries.start[first + c], ends[first + c])
-        numbers = values.of_donors[entries.donor[own]]
-        # Values that multiply alike have one number, see `player_values`.
-        once, place = distinct(numbers[:, ~kept]) if not kept.all() else ([0], np.zeros(1, int))
+        entry = slice(entries.start[first + c], ends[first + c])
+        numbers = values.of_donors[entries.donor[entry]]
+        # Values that multiply alike have one number, see `player_values`; those that are left keep
+        # the donors' order, which does not depend on the instances.
+        once, place = np.zeros(1, int), np.zeros(1, int)
+        if not kept.all():
+            once, place = distinct(numbers[:, ~kept])
+        order = np.argsort(once)
+        once, weight = once[order], np.bincount(place, entries.weight[entry])[order]
         blocks = -(-len(once) // DONORS)
         filled = 0, blocks * DONORS - len(once)
-        weight = np.bincount(place, entries.weight[own])
         coalition.append(np.full(blocks, c, np.int32))
         begins.append(np.arange(blocks) == 0)
         donors.append(np.pad(numbers[once], (filled, (0, 0)), mode="edge"))
@@ -294,15 +297,15 @@ def _blocks(
     return joined[0], joined[1], joined[2].reshape(*shape, -1), weight
 
 
-def stretches(ask: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
+def stretches(run: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
     """Instances int [n] whose answers are held together."""
-    fits = min(ROWS_AT_A_TIME, ask.engine.memory.fits("answers", 32 + 16 * K))
-    step = max(1, min(ask.engine.rows_at_a_time, fits // len(entries)))
+    fits = min(ROWS_AT_A_TIME, run.engine.memory.fits("answers", 32 + 16 * K))
+    step = max(1, min(run.engine.rows_at_a_time, fits // len(entries)))
     for first in range(0, len(chosen), step):
         yield chosen[first : first + step]
 
 
-def with_donors(ask: GameRun, masks: np.ndarray, here: np.ndarray, found: np.ndarray) -> np.ndarray:
+def with_donors(run: GameRun, masks: np.ndarray, here: np.ndarray, found: np.ndarray) -> np.ndarray:
     """All coalitions [n, C, K]: those that keep something, found, and those that keep nothing,
     which are a donor, whoever x is.
     """
@@ -310,5 +313,5 @@ def with_donors(ask: GameRun, masks: np.ndarray, here: np.ndarray, found: np.nda
     out = np.empty((len(here), len(masks), found.shape[2]))
     out[:, apart] = found
     if not apart.all():
-        out[:, ~apart] = ask.ends.of_donors(here)[:, None]
+        out[:, ~apart] = run.ends.of_donors(here)[:, None]
     return out

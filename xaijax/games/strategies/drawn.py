@@ -20,33 +20,33 @@ MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all h
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 
-def drawn_values(ask: GameRun, L: int) -> Values | None:
+def drawn_values(run: GameRun, L: int) -> Values | None:
     """What the players of this game's rows add to the layer; None if draws go by full rows."""
-    engine = ask.engine
-    ask.backend()  # probes the model
-    if not ask.may_cross():
+    engine = run.engine
+    run.backend()  # probes the model
+    if not run.may_cross():
         return None
     known = engine.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = engine.players.count * known.width * engine.replacement.codes.itemsize
-    if (ask.N + engine.replacement.count) * per_row > engine.memory.share("parts"):
+    if (run.N + engine.replacement.count) * per_row > engine.memory.share("parts"):
         return None
-    return values_of(ask.engine, ask.codes)
+    return values_of(run.engine, run.codes)
 
 
 def drawn(
-    ask: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
+    run: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
 ) -> np.ndarray | None:
     """Scores, float64 [n, D, L, K]; None: one is bad.
 
     instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
     """
-    engine = ask.engine
+    engine = run.engine
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = kernel_of(drawn_scores, engine, L * tile, tile, values)
+    function = kernel_of(drawn_scores, engine, L * tile, tile, values)
     key = ("drawn", engine.structure, engine.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
@@ -58,13 +58,13 @@ def drawn(
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
         arguments = (engine.model.params, of_rows, of_donors, *some, masks)
-        recipe = ProgramRecipe(key, run, arguments, what="drawn hybrids")
+        recipe = ProgramRecipe(key, function, arguments, what="drawn hybrids")
         scores, bad = engine.compiled.run(recipe)
         parts.append((scores, bad, count))
-    ask.answered(total * L)
+    run.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
         return None
-    found = np.empty((total, L, ask.engine.outputs))
+    found = np.empty((total, L, run.engine.outputs))
     first = 0
     for scores, _, count in parts:
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
