@@ -1,6 +1,7 @@
 """The kernels that know something of the model, with shapes to lower them for (`test_export`).
 
-Letters: R rows, S slots of 2^BITS corners, N instances, B donors, P players, K outputs, L terms.
+Letters: R rows, S slots of 2^BITS sub-coalitions, N instances, B donors, P players, K outputs, L
+terms.
 """
 
 from __future__ import annotations
@@ -29,13 +30,12 @@ from xaijax_kernels.structures.crossed import (
 )
 from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.drawn import drawn_scores
-from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_corners
+from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
-from xaijax_kernels.structures.singles import all_but_one, single_means
 from xaijax_kernels.structures.summed import Summed
-from xaijax_kernels.structures.sums import WHOLE_ROWS, corners_of_sums, sums_of_choices
+from xaijax_kernels.structures.sums import WHOLE_ROWS, subsets_of_sums, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -159,13 +159,13 @@ def structured_kernels() -> Iterator[Case]:
     yield "whole_vectors", partial(whole_vectors, axis=-1), (f32(R, L),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
     times = partial(
-        corners_of_sums,
+        subsets_of_sums,
         lambda rows: rows[:, :1] + jnp.zeros(H, "float32"),
         jnp.zeros(H, "float32"),
         8,
     )
     sums = partial(times, jnp.sin)
-    yield "corners_of_sums", sums, (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
+    yield "subsets_of_sums", sums, (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     yield "in_blocks", partial(in_blocks, jnp.sin), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
@@ -175,7 +175,7 @@ def structured_kernels() -> Iterator[Case]:
         near = partial(nearest, k=5, power=power)
         yield "nearest", near, (f32(2000, P), f32(R, P))
     yield "chances", of_two_classes, (CLASSES, f32(1, P), f32(B, P), f32(B), i32())
-    yield "sums_at_corners", sums_at_corners, (f32(L, K), f32(L), f32(P, L), f32(P, L))
+    yield "sums_at_subsets", sums_at_subsets, (f32(L, K), f32(L), f32(P, L), f32(P, L))
     for structure in STRUCTURES:
         yield from of_structure(*structure)
 
@@ -184,13 +184,13 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
     def score(answers: jax.Array, own: jax.Array) -> jax.Array:
         return answers - own
 
-    def corners(params: Any, *given: Any) -> Any:
-        return of(params).corners(partial(head, params), *given, "cpu")
+    def subsets(params: Any, *given: Any) -> Any:
+        return of(params).subsets(partial(head, params), *given, "cpu")
 
     def made(function: Any) -> Any:
         return lambda params, *given: function(of(params), *given)
 
-    yield "corners", corners, (params, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
+    yield "subsets", subsets, (params, f32(S, P), f32(S, P), bools(S, BITS + 1, P))
     if of is logarithms:  # what a model's trace shows is always of columns
         yield "largest", made(largest), (params, f32(R, P))
         table_of = (params, f32(WHOLE_ROWS, P), bools(WHOLE_ROWS, P))
@@ -199,15 +199,10 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
         yield "player_parts", partial(player_parts, of, P), (params, f32(N, P), i32(P))
     table, rows = f32(PLACES, width), i32(ROWS, P)
     yield "kept_part", made(kept_part), (params, table, rows, bools(P))
-    yield "all_but_one", made(all_but_one), (params, table, rows)
     yield "whole_answers", partial(whole_answers, of, head), (params, table, rows)
     blocks = (i32(3), bools(3), i32(3, DONORS, P), f32(3, DONORS))
     means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
     yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
-    D = 16  # values of a player beside each other
-    values = (i32(3, 2), i32(3, 2, D), f32(3, 2, D))
-    means = partial(single_means, of, head, head, score, jnp.isfinite, K)
-    yield "single_means", means, (params, table, rows, *values)
     if head is after_sums:
         yield "prepared_rows", partial(prepared_rows, of, P), (params, f32(N, P), i32(P))
     if head is after_layer:

@@ -96,7 +96,7 @@ def test_bits_do_not_depend_on_the_other_instances() -> None:
     assert np.ptp(whole[:, 0], axis=0).max() == 0  # nothing kept of x
 
 
-def test_instances_near_to_donors_go_by_corners() -> None:
+def test_instances_near_to_donors_go_by_subsets() -> None:
     f, host = network(P)
     X, donors = listed.agreeing(P)
     masks = listed.coalitions_of(P, 40)

@@ -30,7 +30,7 @@ def model_of(backend: str) -> xj.Model:
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
-    """Half of the instances by corners, half by list, mixed up."""
+    """Half of the instances by sub-coalitions, half by list, mixed up."""
     X, donors = agreeing(P)
     X = np.concatenate([np.tile(X, (N // 8, 1)), games.rows(N // 2, P, "continuous", 3)])
     return X[np.random.default_rng(6).permutation(N)], donors

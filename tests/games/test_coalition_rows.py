@@ -29,7 +29,9 @@ BACKENDS = pytest.mark.parametrize("backend", ["jax", "host"])
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 @BACKENDS
 def test_rows_calls_and_dispatches(backend, kind):
-    """N = 1,000: two streams of rows at most (by corners, by list), each cut into whole calls."""
+    """N = 1,000: two streams of rows at most (by sub-coalitions, by list), each cut into whole
+    calls.
+    """
     P, N = 40, 1000
     X, donors = rows_of(kind, P)
     n = len(X)
@@ -126,7 +128,9 @@ def test_an_answer_that_is_not_finite_is_named(backend, kind):
 @pytest.mark.parametrize("kind", ["continuous", "agreeing"])
 def test_what_fills_a_slot_is_never_asked_outside_the_list(kind):
     """37 coalitions fill three slots of 16 but for eleven rows. The model is NaN for the last donor
-    with x0 of its own, which is in no coalition of the list (and in no corner of the others)."""
+    with x0 of its own, which is in no coalition of the list (and in no sub-coalition of the
+    others).
+    """
     X, donors = rows_of(kind, 40)
     X[:, 0], donors[:, 0] = 1.0, [1.0, 1.0, 1.0, -1.0]
     model = xj.as_model(lambda X: jnp.where(X[:, 0] < 0, jnp.nan, X.sum(axis=1)))

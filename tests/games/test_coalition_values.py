@@ -86,9 +86,9 @@ def test_values_are_the_definition(backend, kind, P, outputs):
     k = differing_players(X, donors)
     planned = planned_rows(k, C)
     assert game.count.distinct == planned.sum()
-    if kind == "agreeing":  # precondition: corners and lists side by side in one instance
-        by_corners = planned < C * len(donors)
-        assert by_corners[1:].all() and not by_corners[0]
+    if kind == "agreeing":  # precondition: sub-coalitions and lists side by side in one instance
+        by_subsets = planned < C * len(donors)
+        assert by_subsets[1:].all() and not by_subsets[0]
         assert (2.0 ** k[1:] < C).any(axis=1).all() and ((2.0 ** k[1:] > C).any() or P == 6)
         assert k.min() == 1
     else:

@@ -97,9 +97,9 @@ def test_walks_by_a_narrow_layer_change_no_bit(H, F, donors):
 WALKED = {"estimator": "permutation", "budget": 4 * (64 - 1)}
 BASES = {
     "walks of a linear function": (64, lambda X: X @ jnp.sin(jnp.arange(64.0)), WALKED),
-    "corners of a layer": (6, lambda X: jnp.tanh(X @ A[:6, :3]).sum(1), {}),
+    "subsets of a layer": (6, lambda X: jnp.tanh(X @ A[:6, :3]).sum(1), {}),
     "tables of a layer": (6, lambda X: jnp.tanh(X @ A[:6, :3]).sum(1), {"link": np.cbrt}),
-    "corners of rows": (6, lambda X: games.smooth(A, X), {}),
+    "subsets of rows": (6, lambda X: games.smooth(A, X), {}),
     "tables of rows": (6, lambda X: games.smooth(A, X), {"link": np.cbrt}),
     "a list": (6, lambda X: games.smooth(A, X), {"estimator": "kernel", "budget": 40}),
 }
@@ -141,7 +141,7 @@ def test_a_base_value_is_one_number_of_exact_and_sampled_rows():
     donors = rng.random((few, 14)).astype(np.float32)
     X = rng.random((6, 14)).astype(np.float32)
     donors[:, 4:] = 0.5
-    X[:3, 4:] = 0.5  # 16 corners of a pair, and all of the others
+    X[:3, 4:] = 0.5  # 16 sub-coalitions of a pair, and all of the others
     model = xj.as_model(games.smooth, params=games.weights(14), structure="plain")
     explainer = xj.Explainer(model, donors, weights=rng.random(few), budget=120)
     got = explainer(X, progress=False)

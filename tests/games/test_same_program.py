@@ -46,7 +46,7 @@ def wanted(f: Any, x: np.ndarray, donors: np.ndarray) -> float:
 def explained(f: Any, donors: np.ndarray = BACKGROUND[:B], **options: Any) -> xj.Explanation:
     found = xj.Explainer(xj.as_model(f, **options), donors)(X, progress=False)
     told = found.values.reshape(len(X), -1).sum(axis=1)
-    # Sums of 2^5 corners of 25 donors in float32, each off by a few units of 2^-23.
+    # Sums of 2^5 sub-coalitions of 25 donors in float32, each off by a few units of 2^-23.
     assert told == pytest.approx([wanted(f, x, donors) for x in X], abs=1e-5)
     return found
 

@@ -58,7 +58,7 @@ def test_each_is_asked_once(estimator, batch_size, monkeypatch):
         assert set(again) <= set(asked)
     assert len(asked) == found.stats["model_rows"]
     assert set(asked) <= distinct_hybrids(X, donors[0])
-    if estimator == "exact":  # the others ask those by list apart from those by corners
+    if estimator == "exact":  # the others ask those by list apart from those by sub-coalitions
         assert len(asked) == len(set(asked)) == len(distinct_hybrids(X, donors[0]))
 
 

@@ -35,7 +35,7 @@ def keeps(row):
 
 
 def test_row_55_the_instances_are_named():
-    """Calls of 256 rows, 5 donors of 16 corners: row 21 of X is asked with a few others."""
+    """Calls of 256 rows, 5 donors of 16 sub-coalitions: row 21 of X is asked with a few others."""
     model = xj.as_model(Fails(keeps(ROWS[21])), backend="host")
     notes = notes_of(lambda: xj.Explainer(model, B, tile=256)(ROWS))
     assert "on rows 1536:1792" in notes[0]

@@ -37,12 +37,12 @@ from tiled_kernels import (
 
 from xaijax_kernels.collinearity.newton import fit_sums, logistic_sums, replicate_sums
 from xaijax_kernels.engine.hybrids import (
-    corner_masks,
     hybrid_rows,
     kept_players,
     listed_masks,
     of_columns,
     ranks,
+    subset_masks,
 )
 from xaijax_kernels.engine.listed import group_means, list_means
 from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
@@ -89,7 +89,7 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         arguments = (f32(N, P), f32(B, P), i32(S, SLOT_COLUMNS), masks)
         yield "hybrid_rows", partial(listed, kind=kind), arguments
         yield "kept_players", partial(kept_players, P, BITS, kind=kind), arguments[2:]
-    yield "corner_masks", partial(corner_masks, P, BITS), (i32(S, SLOT_COLUMNS),)
+    yield "subset_masks", partial(subset_masks, P, BITS), (i32(S, SLOT_COLUMNS),)
     yield "listed_masks", partial(listed_masks, P, BITS), (i32(S, SLOT_COLUMNS), masks)
     tile = i32(runs_of_tile(P, BITS) + 1, 4)
     make = partial(slots_of, slots=S, slot_bits=BITS)

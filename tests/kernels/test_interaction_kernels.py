@@ -1,4 +1,4 @@
-"""Interactions by discrete derivatives: tables, corners and pieces, against the definitions."""
+"""Interactions by discrete derivatives: tables, sub-coalitions and pieces, by definition."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_dummies_are_left_out(index, k):
     """Of a game blown up by players who change nothing the sets of the others keep their values."""
     P, order, own = 4, 2, [0, 2, 3][:k]
     small = np.random.default_rng(k).normal(size=1 << k)
-    corner = np.zeros(1 << P, np.int64)
+    subset = np.zeros(1 << P, np.int64)
     for place, player in enumerate(own):
-        corner |= (np.arange(1 << P) >> player & 1) << place
-    all_sets = oracle.interactions(index, oracle.game_of(small[corner]), P, order)
+        subset |= (np.arange(1 << P) >> player & 1) << place
+    all_sets = oracle.interactions(index, oracle.game_of(small[subset]), P, order)
     p = derivative_weights(INTERACTIONS[index], order, k)
     at = interactions.places(np.array(own, np.int64), P, order)
     got = np.zeros(len(all_sets))
-    got[at] = small @ interactions.corner_matrix(p, k)
+    got[at] = small @ interactions.subset_matrix(p, k)
     np.testing.assert_allclose(got, all_sets, **CLOSE)
 
 

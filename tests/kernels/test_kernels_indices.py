@@ -39,7 +39,7 @@ def test_transform_and_matrix_are_the_definition(P, name):
     # 2^P terms of size about 1 with weights of total 2: rounding stays under 2^P 2^-52.
     bound = 2.0 ** (P - 52) * 16
     np.testing.assert_allclose(indices.semivalue(table, p), expected, rtol=0, atol=bound)
-    matrix = interactions.corner_matrix([p], P)
+    matrix = interactions.subset_matrix([p], P)
     by_matrix = np.einsum("nck,cj->njk", table, matrix)
     np.testing.assert_allclose(by_matrix, expected, rtol=0, atol=bound)
     on_device = indices.semivalue(jnp.asarray(table, jnp.float32), p)
@@ -79,7 +79,7 @@ def test_induced_weights_are_those_of_the_game_with_null_players(P, k, name):
     induced = indices.induced_weights(p, k)
     assert induced.shape == (k,)
     if k:
-        got = interactions.corner_matrix([induced], k).T @ small
+        got = interactions.subset_matrix([induced], k).T @ small
         np.testing.assert_allclose(got, expected[:k], rtol=0, atol=2.0 ** (P - 48))
     assert np.abs(expected[k:]).max(initial=0) < 1e-14  # the null players, in the oracle
 

@@ -47,7 +47,7 @@ def test_differing_is_any_unequal_column(players):
     slot_bits=st.integers(0, 3),
     each=st.sampled_from([16, 64, 128, 1024]),
 )
-def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
+def test_the_stream_holds_every_subset_of_every_pair_once(k, slot_bits, each):
     P = 7
     M = len(k)
     differs = np.zeros((M, P), bool)
@@ -59,7 +59,7 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
     assert (pairs.start[:-1] % (1 << np.maximum(pairs.k, slot_bits)) == 0).all()
     assert (pairs.start_as_given[pairs.order] == pairs.start[:-1]).all()
     seen: dict[int, list[int]] = {m: [] for m in range(M)}
-    for piece in lattice.dispatches(pairs, each):
+    for piece in pairs.dispatches(each):
         assert len(piece.slots) << slot_bits == piece.rows <= each
         for first, m, donor, *words in piece.slots.tolist():
             assert donor == m + 100
@@ -80,8 +80,8 @@ def test_the_stream_holds_every_corner_of_every_pair_once(k, slot_bits, each):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("P", [5, 40])
-def test_hybrid_rows_keep_what_the_corner_says(P):
-    """Corner c of a pair keeps the j-th differing player where bit j of c is set."""
+def test_hybrid_rows_keep_what_the_subset_says(P):
+    """Subset c of a pair keeps the j-th differing player where bit j of c is set."""
     rng = np.random.default_rng(P)
     x, donors = rng.normal(size=(3, P)), rng.normal(size=(2, P))
     differs = np.zeros((2, P), bool)
@@ -118,7 +118,7 @@ def test_ranks_on_the_device_are_the_hosts():
 @pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize("together", [1, tables._TOGETHER])
 @pytest.mark.parametrize("P", [1, 2, 5, 6])
-def test_tables_are_made_of_the_corners(P, together, equal, monkeypatch):
+def test_tables_are_made_of_the_subsets(P, together, equal, monkeypatch):
     """Donors with the same players that differ, and others, in one table, or one after another."""
     monkeypatch.setattr(tables, "_TOGETHER", together)
     rng = np.random.default_rng(1)
@@ -133,10 +133,10 @@ def test_tables_are_made_of_the_corners(P, together, equal, monkeypatch):
     for n in range(N):
         for S in range(1 << P):
             for b in range(B):
-                corner = sum(
+                subset = sum(
                     1 << int(rank[n, b, p]) for p in range(P) if S >> p & 1 and differs[n, b, p]
                 )
-                expected[n, S] += weights[b] * values[start[n, b] + corner]
+                expected[n, S] += weights[b] * values[start[n, b] + subset]
     # Sums of nine products below 4 in float64.
     found = tables.tables_of_pairs(values, start, differs, weights)
     np.testing.assert_allclose(found, expected, rtol=0, atol=9 * 9 * 4 * 2.0**-52)

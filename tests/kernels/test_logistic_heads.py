@@ -1,6 +1,6 @@
-"""Means of logistic functions of a sum at all corners, against the definition in float64.
+"""Means of logistic functions of a sum at all sub-coalitions, against the definition in float64.
 
-Letters: B donors, F columns, each a player's, H units, C = 2^F corners.
+Letters: B donors, F columns, each a player's, H units, C = 2^F sub-coalitions.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ def table(
     head: Callable[[jax.Array], jax.Array],
     players: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Means over donors of the answers to all corners of x, as the engine takes them; [C, K]."""
+    """Means over donors of the answers to all sub-coalitions of x, as the engine takes them; [C,
+    K].
+    """
     P = len(x) if players is None else int(players.max()) + 1
     K = jax.eval_shape(head, jax.ShapeDtypeStruct((1, layer.width), jnp.float32)).shape[1]
     n = len(donors)
@@ -214,7 +216,7 @@ def test_players_of_several_columns() -> None:
     layer, x, donors = problem(5, 1)
     players = np.array([1, 0, 1, 2, 0], np.int32)
     own = ((np.arange(8)[:, None] >> players) & 1 == 1).reshape(8, 5)
-    places = (own << np.arange(5)).sum(axis=1)  # the corner of columns that keeps the same
+    places = (own << np.arange(5)).sum(axis=1)  # the sub-coalition of columns that keeps the same
     wanted = p(hidden_in_float64(layer, x, donors)[0]).mean(axis=1)[places]
     found = table(layer, x, donors, jax.nn.sigmoid, players)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=256 * EPS)
@@ -293,7 +295,7 @@ def test_the_range_is_that_of_the_terms_and_not_of_their_sum() -> None:
     assert not chances.reach(chances.terms(x[None])[0], chances.terms(donors))
 
 
-def test_no_corner_has_an_exponential_of_its_own() -> None:
+def test_no_subset_has_an_exponential_of_its_own() -> None:
     """Else nothing is gained: exponentials are of tables."""
     layer, x, donors = problem(12, 1)
     chances = chances_of(layer, HEADS["chances"], ROWS, jnp.float32, jnp.eye(12, dtype=bool))

@@ -34,8 +34,8 @@ def every_slot(pairs: Pairs) -> np.ndarray:
     for m, asked in enumerate(pairs.asked):
         first = LISTED if pairs.first[m] else 0
         for slot in range(-(-int(asked) >> pairs.slot_bits)):
-            corner = first + (slot << pairs.slot_bits)
-            found.append([corner, pairs.instance[m], pairs.donor[m], *words[m]])
+            subset = first + (slot << pairs.slot_bits)
+            found.append([subset, pairs.instance[m], pairs.donor[m], *words[m]])
     return np.array(found)
 
 

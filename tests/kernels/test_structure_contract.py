@@ -30,7 +30,7 @@ from xaijax_kernels.structures.dense import Dense
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "scans", "by_columns", "level", "columns", "of_columns", "closed_form"}
-DEFAULT |= {"prepares", "prepared", "prepared_corners", "some"}  # of sums of products alone
+DEFAULT |= {"prepares", "prepared", "prepared_subsets"}  # of sums of products alone
 MEMBERS = {name for name in vars(Layer) if not name.startswith("_")}
 # A hundred roundings of float32, of sums of at most 2 P terms of a size of about one.
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -215,20 +215,20 @@ def test_few_choices_are_added_one_after_another(count: int) -> None:
 
 
 @pytest.mark.parametrize("name", some_slow(CASES, 3))
-def test_corners(name: str) -> None:
+def test_subsets(name: str) -> None:
     known, x, donors = layer(name), rows(1, S), rows(2, S)
     order = np.stack([np.random.default_rng(n).permutation(P) for n in range(S)])
     kept = np.zeros((S, BITS + 1, P), bool)
     for n in range(S):
         kept[n, np.arange(BITS), order[n, :BITS]] = True
-        kept[n, BITS, order[n, BITS]] = True  # by all corners of the slot
+        kept[n, BITS, order[n, BITS]] = True  # by all sub-coalitions of the slot
     asked = []
 
     def head(hidden: jax.Array) -> jax.Array:
         asked.append(hidden.shape)
         return jnp.sin(hidden)
 
-    got = known.corners(head, x, donors, jnp.asarray(kept), "cpu")
+    got = known.subsets(head, x, donors, jnp.asarray(kept), "cpu")
     bits = (np.arange(1 << BITS)[:, None] >> np.arange(BITS)) & 1
     masks = (np.einsum("ct,stf->scf", bits, kept[:, :BITS]) > 0) | kept[:, BITS:]
     pairs = [jnp.repeat(a, 1 << BITS, axis=0) for a in (x, donors)]
@@ -245,14 +245,14 @@ def test_the_block_of_the_head_is_that_of_the_platform() -> None:
 
 @pytest.mark.parametrize(("platform", "turns"), [("cpu", 16), ("cuda", 1), ("tpu", 1)])
 def test_a_gpu_and_a_tpu_take_a_tile_at_once(platform: str, turns: int) -> None:
-    width, slots = 64, 64  # of 2^6 corners: 4,096 rows
+    width, slots = 64, 64  # of 2^6 sub-coalitions: 4,096 rows
     known = Dense(jnp.ones((P, width)), jnp.zeros(width))
 
-    def corners(*given: Any) -> Any:
-        return known.corners(jnp.sin, *given, "gpu" if platform == "cuda" else platform)
+    def subsets(*given: Any) -> Any:
+        return known.subsets(jnp.sin, *given, "gpu" if platform == "cuda" else platform)
 
     given = f32(slots, P), f32(slots, P), jax.ShapeDtypeStruct((slots, 7, P), bool)
-    traced = jax.jit(corners).trace(*given)
+    traced = jax.jit(subsets).trace(*given)
     loops = [one.params["length"] for one in traced.jaxpr.eqns if one.primitive.name == "scan"]
     assert loops == ([turns] if turns > 1 else [])
     text = traced.lower(lowering_platforms=(platform,)).as_text()
@@ -261,8 +261,8 @@ def test_a_gpu_and_a_tpu_take_a_tile_at_once(platform: str, turns: int) -> None:
     kept &= np.cumsum(kept, axis=1) == 1  # each column is kept by one bit at most
     numbers = rows(1, slots), rows(2, slots), jnp.asarray(kept)
     # Sums of the same P terms in the same order: only a fused sine may round otherwise.
-    wanted = known.corners(jnp.sin, *numbers, "cpu")
-    np.testing.assert_allclose(jax.jit(corners)(*numbers), wanted, rtol=0, atol=2e-6)
+    wanted = known.subsets(jnp.sin, *numbers, "cpu")
+    np.testing.assert_allclose(jax.jit(subsets)(*numbers), wanted, rtol=0, atol=2e-6)
 
 
 def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
@@ -288,7 +288,7 @@ def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
     ("known_trip_counts", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)]
 )
 @pytest.mark.parametrize("name", some_slow([name for name in CASES if layer(name).prepares], 3))
-def test_corners_of_what_is_prepared(
+def test_subsets_of_what_is_prepared(
     name: str, known_trip_counts: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "LEAVES", leaves)  # taken together: several turns of a loop
@@ -296,25 +296,11 @@ def test_corners_of_what_is_prepared(
     player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
     own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))
     of_x, of_donors = (known.prepared(known.columns(one), own) for one in (x, donors))
-    got = known.prepared_corners(jnp.sin, 3, of_x[0], of_donors, known_trip_counts)
+    got = known.prepared_subsets(jnp.sin, 3, of_x[0], of_donors, known_trip_counts)
     masks = ((np.arange(8)[:, None] >> np.arange(3)) & 1)[:, player] > 0
     pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
     wanted = np.sin(whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1)))))
     np.testing.assert_allclose(got, wanted, **CLOSE)
-
-
-@pytest.mark.parametrize("count", [1, 3, L])  # the last parts of 3 terms overlap
-@pytest.mark.parametrize("name", [name for name in CASES if not layer(name).adds])
-def test_some_terms_after_the_others_are_all(name: str, count: int) -> None:
-    known = layer(name)
-    own = known.of_columns(jnp.asarray(np.random.default_rng(3).random((R, P)) < 0.5))
-    parts = known.part(known.columns(rows(1, R)), own), known.part(known.columns(rows(2, R)), ~own)
-    total = jnp.zeros(())
-    for first in range(0, known.parts, count):
-        start = min(first, known.parts - count)
-        few = (part[:, start : start + count] for part in parts)
-        total = total + known.some(jnp.int32(first), count).joined(*few)
-    np.testing.assert_allclose(total, known.joined(*parts), **CLOSE)
 
 
 class Shapley:

@@ -44,19 +44,19 @@ class WholeAnswers:
     base_allowed: np.ndarray  # [K], how far rounding may take the structure's mean from it
 
 
-def whole_answers(ask: GameRun) -> WholeAnswers:
+def whole_answers(run: GameRun) -> WholeAnswers:
     """Asks both for the game's instances and donors; raises ModelOutputError.
 
-    ask: the run of these games, of a model with a structure.
+    run: these games, of a model with a structure.
     """
-    ends, both, base, allowed = _of_donors(ask.engine)
-    donors = ask.engine.replacement.for_loops
-    if ask.codes.shape != donors.shape or not np.array_equal(ask.codes, donors):
+    ends, both, base, allowed = _of_donors(run.engine)
+    donors = run.engine.replacement.for_loops
+    if run.codes.shape != donors.shape or not np.array_equal(run.codes, donors):
         both = None  # of QII's whole data the instances are the donors, and may be asked already
-    found = _checked(ask.engine, ask.codes, lambda n: f"X row {n}", ends, both)
-    if not ask.engine.by_columns:
-        _hold_players(ask, ends)
-    return WholeAnswers(ask.with_offset(found[0]), found[1], ask.with_offset(base), allowed)
+    found = _checked(run.engine, run.codes, lambda n: f"X row {n}", ends, both)
+    if not run.engine.by_columns:
+        _hold_players(run, ends)
+    return WholeAnswers(run.with_offset(found[0]), found[1], run.with_offset(base), allowed)
 
 
 @once
@@ -149,27 +149,27 @@ def _pieces(R: int) -> list[slice]:
 def _asked(engine: Engine, codes: np.ndarray) -> Both:
     """What the structure and the model answer to rows, [R, K] each."""
     parts = [_both(engine, codes[some]) for some in _pieces(len(codes))]
-    found, own = (np.concatenate(one) for one in zip(*parts, strict=True))
-    return found, own
+    structure, own = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return structure, own
 
 
-def _hold_players(ask: GameRun, ends: Ends) -> None:
+def _hold_players(run: GameRun, ends: Ends) -> None:
     """Raises InputError if a layer that is declared to be a sum over players is none.
 
     It compares a hybrid of each instance, LEAST_HYBRIDS at least, by its parts and by the model.
     The probe knew no players, and compared full rows alone.
     """
-    engine, replacement = ask.engine, ask.engine.replacement
+    engine, replacement = run.engine, run.engine.replacement
     rng, agreement = np.random.default_rng(0), engine.findings.agreement
     assert agreement is not None
-    instance = np.arange(max(ask.N, LEAST_HYBRIDS)) % ask.N
+    instance = np.arange(max(run.N, LEAST_HYBRIDS)) % run.N
     for first in range(0, len(instance), ROWS):
         here = instance[first : first + ROWS]
-        x = np.asarray(ask.codes[here])
+        x = np.asarray(run.codes[here])
         donors = replacement.for_loops[rng.integers(replacement.count, size=len(here))]
-        kept = rng.random((len(here), ask.P)) < 0.5
+        kept = rng.random((len(here), run.P)) < 0.5
         none = np.zeros((len(here), 1), bool)
-        own = np.concatenate([kept, none, ~none], axis=1)[:, ask.engine.code_players]
+        own = np.concatenate([kept, none, ~none], axis=1)[:, run.engine.code_players]
         found, whole = _both(engine, x, (donors, own))
         spread = _spread(whole, ends)
         slack = agreement.allowed(whole, spread)
@@ -181,7 +181,7 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
             wrong = _apart(found, whole, slack)
         if len(wrong):
             m = int(wrong[0])
-            names = [ask.engine.players.names[p] for p in np.flatnonzero(kept[m])]
+            names = [run.engine.players.names[p] for p in np.flatnonzero(kept[m])]
             raise InputError(
                 f"structure= does not describe {engine.model.name}: first of the "
                 "xaijax.Split is no sum over the players of parts that depend on one player each. "
@@ -192,31 +192,31 @@ def _hold_players(ask: GameRun, ends: Ends) -> None:
             )
 
 
-def refuse_structure(ask: GameRun, structure: str, full: np.ndarray) -> None:
+def refuse_structure(run: GameRun, structure: str, full: np.ndarray) -> None:
     """Raises ModelOutputError if f(x) of the instances, as it was found [N, K], is not the model's:
     a closed form, or what sums a structure up, is compared with it too.
     """
-    engine, whole = ask.engine, ask.ask_whole()
+    engine, whole = run.engine, run.full_row_answers
     wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
-        _widen(ask, wrong)
+        _widen(run, wrong)
         wrong = _apart(full, whole.answers, whole.allowed)
     if len(wrong):
         n = int(wrong[0])
         _refuse(engine, structure, f"X row {n}", full[n], whole.answers[n])
 
 
-def refuse_wrong_program(ask: GameRun, full: np.ndarray) -> None:
+def refuse_wrong_program(run: GameRun, full: np.ndarray) -> None:
     """Raises ModelOutputError if f(x) of the instances, as the run found it [N, K], is not what the
     probe's program answers; that program is asked for as many instances as the probe has rows, in
     one call.
     """
-    engine, look = ask.engine, ask.engine.findings.look
+    engine, look = run.engine, run.engine.findings.look
     if look is None or look.asked is None or full.shape[1] != look.answer.shape[1]:
         return
-    model, rows = ask.engine.model, engine.findings.rows
-    place = np.linspace(0, ask.N - 1, rows).astype(np.int64)
-    asked = ask.engine.replacement.table.asked(np.asarray(ask.codes[place]))
+    model, rows = run.engine.model, engine.findings.rows
+    place = np.linspace(0, run.N - 1, rows).astype(np.int64)
+    asked = run.engine.replacement.table.asked(np.asarray(run.codes[place]))
     assert engine.findings.programs is not None
     own = np.asarray(engine.findings.programs["probe"][0](model.params, asked)).reshape(rows, -1)
     gap = look.gap(own, full[place])
@@ -230,18 +230,18 @@ def refuse_wrong_program(ask: GameRun, full: np.ndarray) -> None:
         )
 
 
-def widen(ask: GameRun) -> None:
+def widen(run: GameRun) -> None:
     """Widens every row's tolerance to the measured rounding error of its answer."""
-    for first in range(0, ask.N, ROWS):
-        _widen(ask, np.arange(first, min(first + ROWS, ask.N)))
+    for first in range(0, run.N, ROWS):
+        _widen(run, np.arange(first, min(first + ROWS, run.N)))
 
 
-def _widen(ask: GameRun, rows: np.ndarray) -> None:
+def _widen(run: GameRun, rows: np.ndarray) -> None:
     """The same for these rows, int [n]."""
-    allowed, answers = ask.ask_whole().allowed, ask.ask_whole().answers[rows]
-    own = answers - ask.with_offset(np.zeros_like(answers))  # as the program answers
-    spread = _spread(own, _of_donors(ask.engine)[0])
-    moved = _sensitivity(ask.engine, np.asarray(ask.codes[rows]), own, spread)
+    allowed, answers = run.full_row_answers.allowed, run.full_row_answers.answers[rows]
+    own = answers - run.with_offset(np.zeros_like(answers))  # as the program answers
+    spread = _spread(own, _of_donors(run.engine)[0])
+    moved = _sensitivity(run.engine, np.asarray(run.codes[rows]), own, spread)
     allowed[rows] = np.fmax(allowed[rows], moved)
 
 
@@ -329,9 +329,9 @@ ROWS_AT_A_TIME = 1 << 22  # scores held together
 class EmptyAndFull:
     """The ends of the games on one set of instances."""
 
-    def __init__(self, ask: GameRun) -> None:
-        """ask: the run of these games."""
-        self._ask = ask
+    def __init__(self, run: GameRun) -> None:
+        """run: these games."""
+        self._run = run
         # Distinct answers to the donors, their weights, and a donor of each.
         self._donors: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
@@ -341,7 +341,7 @@ class EmptyAndFull:
         Donors are asked once for all instances, and scored against each if the score looks at
         f(x), once for each distinct answer.
         """
-        engine = self._ask.engine
+        engine = self._run.engine
         if engine.fixed:
             return self._with_fixed(here)
         if self._donors is None:
@@ -372,24 +372,24 @@ class EmptyAndFull:
         """The model's answers to the donors [B, A] by the table of their values, of a model that
         crosses; None: no table, or an answer is not finite.
         """
-        values = values_of(self._ask.engine, self._ask.codes)
+        values = values_of(self._run.engine, self._run.codes)
         return None if values is None else self._whole(values, values.of_donors)
 
     @cached_property
     def rows_by_values(self) -> np.ndarray | None:
-        """The same to all instances, [N, A]. One row each is a small part of what lists ask."""
-        values = values_of(self._ask.engine, self._ask.codes)
+        """The same to all instances, [N, A]. One row each is a small part of a list's rows."""
+        values = values_of(self._run.engine, self._run.codes)
         if values is None or values.of_rows is values.of_donors:
             return self.donors_by_values
         return self._whole(values, values.of_rows)
 
     def _whole(self, values: Values, numbers: np.ndarray) -> np.ndarray | None:
-        answers = whole(self._ask.engine, values, numbers)
+        answers = whole(self._run.engine, values, numbers)
         return answers if np.isfinite(answers).all() else None
 
     def _with_fixed(self, here: np.ndarray) -> np.ndarray:
         """The same where columns of the instance are always kept: each is asked with each donor."""
-        engine, none = self._ask.engine, np.zeros((1, self._ask.P), bool)
+        engine, none = self._run.engine, np.zeros((1, self._run.P), bool)
         donors = np.arange(engine.replacement.count)
         step = min(engine.rows_at_a_time, max(1, ROWS_AT_A_TIME // len(donors)))
         parts = []
@@ -397,36 +397,31 @@ class EmptyAndFull:
             some = here[first : first + step]
             place, donor = np.repeat(np.arange(len(some)), len(donors)), np.tile(donors, len(some))
             zero = np.zeros(len(place), np.int32)
-            scores = self._ask.rows_asked(some, place, donor, zero, none)
+            scores = self._run.rows_asked(some, place, donor, zero, none)
             scores = scores.reshape(len(some), len(donors), -1)
             parts.append(np.tensordot(scores, engine.replacement.weights, axes=(1, 0)))
         return np.concatenate(parts)
 
     def _answers_of_donors(self) -> np.ndarray:
         """The model's answers to the donors, [B, A]."""
-        B = self._ask.engine.replacement.count
-        found = self.donors_by_values if self._ask.may_cross() else None
-        if found is not None:
-            self._ask.answered(B)
-            return found.astype(np.float64)
-        zero, none = np.zeros(B, np.int32), np.zeros((1, self._ask.P), bool)
-        return self._ask.rows_asked(np.zeros(1, int), zero, np.arange(B), zero, none, False)
+        found = self.donors_by_values if self._run.may_cross() else None
+        if found is None:
+            return self._run.full_donors()
+        self._run.answered(len(found))
+        return found.astype(np.float64)
 
     def _beside(self, here: np.ndarray) -> np.ndarray:
         """What the score looks at in addition to an answer: f(x) [n, A] of the instances `here`, or
         what the score makes of it.
         """
-        score = self._ask.engine.score
+        score = self._run.engine.score
         assert score is not None
-        if score.made_of_own is not None:
-            own = self._ask.instances(here).own
-            assert own is not None
-            return own
-        found = self.rows_by_values if self._ask.may_cross() else None
+        by_values = score.made_of_own is None and self._run.may_cross()
+        found = self.rows_by_values if by_values else None
         if found is not None:
-            self._ask.answered(len(here))
+            self._run.answered(len(here))
             return found[here].astype(np.float64)
-        own = self._ask.instances(here).own
+        own = self._run.instances(here).own
         assert own is not None
         return own
 

@@ -22,8 +22,8 @@ from xaijax.games.engine.loop import Backend
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
 from xaijax.games.strategies import choose
+from xaijax.games.strategies.by_pairs import full_tables, full_tables_cost
 from xaijax.games.strategies.choose import SemivalueStrategy
-from xaijax.games.strategies.corners import full_tables, full_tables_cost
 from xaijax.games.strategies.listed import Masks, WithWhole, own_list_means
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
 
@@ -34,22 +34,22 @@ CLOSED_ROWS = 4096  # instances answered together by a closed form
 class ExactCost:
     """What exact values would ask for."""
 
-    corners: np.ndarray  # int64 [N], distinct model rows of each instance
+    rows: np.ndarray  # int64 [N], distinct model rows of each instance
     largest: np.ndarray  # int64 [N], players that differ from a donor at most
 
 
 def exact_cost(run: GameRun) -> ExactCost:
     """Counts what exact values would ask for, a stretch at a time; asks the model nothing."""
-    corners, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
-    asked = run.quantity.asked(run.N)
-    for first, differs in run.differing(asked):
+    rows, largest = np.zeros(run.N, np.int64), np.zeros(run.N, np.int64)
+    chosen = run.quantity.asked(run.N)
+    for first, differs in run.differing(chosen):
         k = differs.sum(axis=2, dtype=np.int64)
-        here = asked[first : first + len(differs)]
+        here = chosen[first : first + len(differs)]
         largest[here] = k.max(axis=1)
         # Past the limit the count no longer matters, but must not overflow.
-        corners[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
+        rows[here] = (np.int64(1) << np.minimum(k, LARGEST_PAIR + 1)).sum(axis=1)
     run.largest = largest
-    return ExactCost(corners, largest)
+    return ExactCost(rows, largest)
 
 
 def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
@@ -58,10 +58,10 @@ def moving(run: GameRun, rows: np.ndarray) -> np.ndarray:
     The others change nothing: their values are 0, however they are found. With a random model all
     players differ.
     """
-    found = np.empty((len(rows), run.P), bool)
+    moves = np.empty((len(rows), run.P), bool)
     for first, differs in run.differing(rows):
-        found[first : first + len(differs)] = differs.any(axis=1)
-    return found
+        moves[first : first + len(differs)] = differs.any(axis=1)
+    return moves
 
 
 def full_rows_cost(run: GameRun) -> None:
@@ -185,7 +185,7 @@ def whole(run: GameRun) -> tuple[np.ndarray, np.ndarray] | None:
     """
     if run.structure is None and not run.own_base:
         return None
-    chosen, whole = run.quantity.asked(run.N), run.ask_whole()
+    chosen, whole = run.quantity.asked(run.N), run.full_row_answers
     own = whole.answers[chosen], whole.allowed[chosen]
     answers, allowed = scored(run.engine.score, *own)
     if run.own_base:  # values are next to the structure's
@@ -236,9 +236,9 @@ def values(
     C = len(masks)
     asked = WithWhole(masks, run.P) if run.quantity.reads_full else masks
     for strategy in choose.listed(run, asked, run.probe().outputs, distinct):
-        found = strategy.means(chosen)
-        if found is not None:
-            means = _mean(run, found)
+        parts = strategy.means(chosen)
+        if parts is not None:
+            means = _mean(run, parts)
             run.structure = strategy.structure or run.structure
             return _measured(run, means, C, lambda c: asked[c : c + 1][0])
     raise AssertionError("the last way takes all instances")
@@ -268,12 +268,12 @@ def own_values(run: GameRun, masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return own
     # As one list, so that a message names the coalition of the instance that it is about.
     full = np.repeat(means[:, -1:], C, axis=1).reshape(1, n * C, -1)
-    found = quantity.of(
+    measured = quantity.of(
         own.reshape(1, n * C, -1),
         full if quantity.reads_full else None,
         lambda c: run.named(masks[c // C, c % C]),
     )
-    return found.reshape(own.shape)
+    return measured.reshape(own.shape)
 
 
 def base(run: GameRun) -> np.ndarray | None:
@@ -286,7 +286,7 @@ def base(run: GameRun) -> np.ndarray | None:
     if not one or run.closed or (run.structure is None and not run.may_structure()):
         return None
     run.own_base = True
-    return run.quantity.of(run.ask_whole().base[None, None], None, lambda _: "nothing")[0, 0]
+    return run.quantity.of(run.full_row_answers.base[None, None], None, lambda _: "nothing")[0, 0]
 
 
 def _measured(
@@ -352,10 +352,9 @@ def _refuse_scanned(run: GameRun, sums: np.ndarray, orders: np.ndarray, rows: np
 
     A walk keeps sums over donors only, so the coalition is asked again to name the donor.
     """
-    where = np.argwhere(~np.isfinite(sums).all(axis=4))
-    n, d, half, s = (int(i) for i in where[0]) if len(where) else (0, 0, 0, 0)
-    kept = np.full((1, run.P), half == 1)
-    kept[0, orders[d, : s + 1]] = half == 0
+    where = np.flatnonzero(~np.isfinite(sums).all(axis=4))
+    n, place = divmod(int(where[0]) if len(where) else 0, sums[0, ..., 0].size)
+    kept = _of_scan(orders)(place)[None]
     values(run, kept, rows[n : n + 1])
     raise ModelOutputError(
         "the model's head, as structure= declares it, returned answers that are not finite for "

@@ -148,7 +148,7 @@ def refuse_bad_answers(
         if score is not None and limited:
             bad = _out_of_bounds(score, values.astype(answers.values.dtype))
             if len(bad) and score.cuts:
-                _tell_cut(score)
+                _warn_of_cut(score)
             elif len(bad):
                 raise ModelOutputError(score.complaint(values[bad[0]], where(int(bad[0]))))
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
@@ -170,29 +170,29 @@ def refuse_bad_scores(engine: Engine, scores: np.ndarray, donors: np.ndarray) ->
         return
     bad = _out_of_bounds(score, scores)
     if len(bad) and score.cuts:
-        _tell_cut(score)
+        _warn_of_cut(score)
     elif len(bad):
         donor = int(engine.replacement.row[donors[bad[0]]])
         where = f"background row {donor}, with everything replaced"
         raise ModelOutputError(score.complaint(scores[bad[0]], where))
 
 
-_told_cut = ContextVar("_told_cut", default=False)  # whether this call has warned of a cut
+_warned_of_cut = ContextVar("_warned_of_cut", default=False)  # whether this call has
 
 
 def warn_repeated_cuts() -> None:
     """Lets the next cut score warn: a new call begins, which warns once."""
-    _told_cut.set(False)
+    _warned_of_cut.set(False)
 
 
-def _tell_cut(score: Score) -> None:
+def _warn_of_cut(score: Score) -> None:
     """Warns of scores that were cut, once a call. The warning has no number of a row, because
     bounds of private releases must not be made of the data.
     """
     assert score.bounds is not None
-    if _told_cut.get():
+    if _warned_of_cut.get():
         return
-    _told_cut.set(True)
+    _warned_of_cut.set(True)
     low, high = score.bounds
     checks.warn(
         f"scores of outcome='score' lie outside of bounds=({low:g}, {high:g}) and were cut to "
@@ -228,16 +228,16 @@ def minute(devices: Sequence[Any]) -> float:
     return MINUTE_OF_AN_ACCELERATOR * len(devices)
 
 
-def operations_of_a_row(ask: GameRun) -> float:
+def operations_of_a_row(run: GameRun) -> float:
     """Operations of a row of a probed JAX model, with the making of the hybrid; fewer if a
     structure answers.
     """
-    engine = ask.engine
+    engine = run.engine
     hybrid = OF_A_COLUMN * engine.replacement.columns
     whole = hybrid + engine.operations
-    if not ask.may_structure():
+    if not run.may_structure():
         return whole
-    return min(whole, _operations_of(ask.engine))
+    return min(whole, _operations_of(run.engine))
 
 
 @once
@@ -251,14 +251,14 @@ def _operations_of(engine: Engine) -> float:
     return of_part * known.parts * (1 if known.adds else known.width) + head
 
 
-def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
+def why_long(run: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -> str:
     """What makes `rows` model rows a long run; empty if it is none. It probes the model.
 
     beside: operations of one core of the host for what is drawn. drawn: those by which a row is
     drawn where the model runs.
     """
-    ask.backend()
-    engine = ask.engine
+    run.backend()
+    engine = run.engine
     said = count = f"up to {rows:,} model rows are coming"
     if engine.on_host:
         long = rows > MOST_HOST_ROWS
@@ -269,7 +269,7 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
         hybrid = drawn + OF_A_COLUMN * engine.replacement.columns
         long = rows * (hybrid + engine.operations) > limit
         if long:
-            each = drawn + operations_of_a_row(ask)
+            each = drawn + operations_of_a_row(run)
             long = rows * each > limit
             said = f"{count}, of about {each:,.0f} operations each"
     if long:
@@ -280,11 +280,11 @@ def why_long(ask: GameRun, rows: int, beside: float = 0.0, drawn: float = 0.0) -
 
 
 def warn_long_run(
-    ask: GameRun, rows: int, remedies: str, beside: float = 0.0, drawn: float = 0.0
+    run: GameRun, rows: int, remedies: str, beside: float = 0.0, drawn: float = 0.0
 ) -> None:
     """Warns, before it starts, of a run that takes more than about a minute;
     remedies: ways to shorten it.
     """
-    said = why_long(ask, rows, beside, drawn)
+    said = why_long(run, rows, beside, drawn)
     if said:
         warn_slow(said, remedies)

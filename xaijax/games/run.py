@@ -114,7 +114,6 @@ class GameRun:
         self.scores = 0.0  # the largest |score| of a data row in the groups' means so far
         self._loop: Backend | None = None
         self._sizes: np.ndarray | None = None  # [N + B]
-        self._whole: WholeAnswers | None = None
         self._differs: np.ndarray | None = None  # [N, B, P], where all are planned together
 
     def backend(self) -> Backend:
@@ -235,7 +234,7 @@ class GameRun:
     def packs(
         self, backend: Backend, instance: np.ndarray, donor: np.ndarray, differs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Pairs]]:
-        """(places, the stream of those pairs), all of them by the corners that differ.
+        """(places, the stream of those pairs), all of them by the sub-coalitions that differ.
 
         One stream for the model, and one for each size of the slots that its structure takes.
         """
@@ -284,21 +283,20 @@ class GameRun:
             self._sizes = np.concatenate([own, of_donors])
         return bool(np.isfinite(self._sizes).all())
 
-    def ask_whole(self) -> WholeAnswers:
+    @cached_property
+    def full_row_answers(self) -> WholeAnswers:
         """The model's own answers to the instances, as full rows, if a structure answers hybrids.
 
         They are asked the first time, and the structure's answers are compared with them; raises
         ModelOutputError for a row, of X or of the donors, which the two answer differently.
         """
-        if self._whole is None:
-            self._whole = whole_answers(self)
-        return self._whole
+        return whole_answers(self)
 
     # The four that follow probe the model, and ask it full rows of what a structure may answer.
 
     def _may_use_structure(self) -> bool:
         """Whether the structure's numbers are finite; refuses a row that it answers otherwise."""
-        return self._finite() and (not self.asks or len(self.ask_whole().answers) == self.N)
+        return self._finite() and (not self.asks or len(self.full_row_answers.answers) == self.N)
 
     def may_scan(self) -> bool:
         """Whether orders may be walked: no number is so large that the changes of a layer along an
@@ -319,7 +317,7 @@ class GameRun:
         return self.probe().structured and self._may_use_structure()
 
     def may_structure(self) -> bool:
-        """Whether the model's structure answers corners."""
+        """Whether the model's structure answers sub-coalitions."""
         return self.probe().worthwhile and self.may_solve()
 
     def question(
@@ -353,13 +351,13 @@ class GameRun:
         """Turns rows of the stream, which hold the padding of small pairs, into requested rows."""
         done = report = 0
 
-        def tell(rows: int) -> None:
+        def advance(rows: int) -> None:
             nonlocal done, report
             done += rows
             before, report = report, done * stream.distinct_rows // stream.rows
             self.report(report - before)
 
-        return tell
+        return advance
 
     def rows_asked(
         self,
@@ -395,6 +393,18 @@ class GameRun:
             done(answers.piece.rows)
         return self.with_offset(np.concatenate(parts[1:] or parts))
 
+    def full_rows(self, here: np.ndarray, scored: bool = True) -> np.ndarray:
+        """Scores of the instances `here` as they are, float64 [n, K]; as `rows_asked`."""
+        zero = np.zeros(len(here), np.int32)
+        masks = np.ones((1, self.P), bool)
+        return self.rows_asked(here, np.arange(len(here)), zero, zero, masks, scored)
+
+    def full_donors(self) -> np.ndarray:
+        """The model's answers to the donors as they are, float64 [B, A]."""
+        donors, masks = np.arange(self.engine.replacement.count), np.zeros((1, self.P), bool)
+        zero = np.zeros(len(donors), np.int32)
+        return self.rows_asked(np.zeros(1, int), zero, donors, zero, masks, scored=False)
+
     def with_offset(self, answers: np.ndarray) -> np.ndarray:
         """Answers, or means of them, float64 [..., K], with what the model's are short of."""
         offset = self.engine.offset
@@ -409,14 +419,10 @@ class GameRun:
         if score is None or not score.reads_own:
             return Instances(self.codes[here], here=here + self.first)
         if self.own is None:
-            masks, step = np.ones((1, self.P), bool), self.engine.rows_at_a_time
-            parts = []
-            for first in range(0, self.N, step):
-                some = np.arange(first, min(first + step, self.N))
-                zero = np.zeros(len(some), np.int32)
-                place = np.arange(len(some))
-                parts.append(self.rows_asked(some, place, zero, zero, masks, scored=False))
-            self.own = np.concatenate(parts)
+            step = self.engine.rows_at_a_time
+            starts = range(0, self.N, step)
+            parts = [np.arange(first, min(first + step, self.N)) for first in starts]
+            self.own = np.concatenate([self.full_rows(some, scored=False) for some in parts])
             if score.made_of_own is not None:
                 self.own = score.made_of_own(self.own)
         return Instances(self.codes[here], self.own[here], here + self.first)

@@ -1,9 +1,9 @@
 """Hybrid rows on the device: some columns kept from the instance, the others from the donor.
 
 A tile is made of slots of 2^slot_bits rows; a slot is one (instance, donor) pair and either
-2^slot_bits consecutive corners of its lattice, whose masks are read off the corner index, or as
-many consecutive coalitions of a list that all instances share (`masks`, one bit a player).
-Selection only, so any dtype will do: codes, words of float64, or the values themselves.
+2^slot_bits consecutive sub-coalitions of its lattice, whose masks are read off the sub-coalition
+index, or as many consecutive coalitions of a list that all instances share (`masks`, one bit a
+player). Selection only, so any dtype will do: codes, words of float64, or the values themselves.
 
 Letters: S slots, R rows, F columns, P players, Q coalitions in the list, W = ceil(P / 32) words.
 """
@@ -15,32 +15,34 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.lattice import LISTED
 
-# Rows of a slot: 16 consecutive corners share what is gathered for them. A pair with fewer
-# corners is padded to a slot.
+# Rows of a slot: 16 consecutive sub-coalitions share what is gathered for them. A pair with fewer
+# sub-coalitions is padded to a slot.
 SLOT_BITS = 4
-ABSENT = 31  # a rank that no corner index reaches: the bit is never set
+ABSENT = 31  # a rank that no sub-coalition index reaches: the bit is never set
 
 
 def ranks(words: jax.Array, P: int) -> jax.Array:
-    """Place of each differing player in its pair's corner index, ABSENT elsewhere; int32 [S, P]."""
+    """Place of each differing player in its pair's sub-coalition index, ABSENT elsewhere; int32 [S,
+    P].
+    """
     player = jnp.arange(P, dtype=jnp.uint32)
     differs = (words[:, player // 32] >> (player % 32)) & 1
     place = jnp.cumsum(differs, axis=1, dtype=jnp.int32) - 1
     return jnp.where(differs == 1, place, ABSENT)
 
 
-def corner_masks(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
-    """Masks read off corner indices; bool [S, 2^slot_bits, P]."""
+def subset_masks(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
+    """Masks read off sub-coalition indices; bool [S, 2^slot_bits, P]."""
     rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
-    corner = slots[:, :1] + jnp.arange(1 << slot_bits, dtype=jnp.int32)
-    return ((corner[:, :, None] >> rank[:, None, :]) & 1) == 1
+    subset = slots[:, :1] + jnp.arange(1 << slot_bits, dtype=jnp.int32)
+    return ((subset[:, :, None] >> rank[:, None, :]) & 1) == 1
 
 
 def slot_players(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
-    """What the corners of a slot keep; bool [S, slot_bits + 1, P].
+    """What the sub-coalitions of a slot keep; bool [S, slot_bits + 1, P].
 
-    Entry t: the player that bit t of the corner index keeps; the last one: the players that all
-    corners of the slot keep.
+    Entry t: the player that bit t of the sub-coalition index keeps; the last one: the players that
+    all sub-coalitions of the slot keep.
     """
     rank = ranks(slots[:, 3:].astype(jnp.uint32), P)
     own = rank[:, None, :] == jnp.arange(slot_bits, dtype=jnp.int32)[:, None]
@@ -49,7 +51,9 @@ def slot_players(P: int, slot_bits: int, slots: jax.Array) -> jax.Array:
 
 
 def listed_masks(P: int, slot_bits: int, slots: jax.Array, masks: jax.Array) -> jax.Array:
-    """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of corners get its first ones."""
+    """Masks taken from the list; bool [S, 2^slot_bits, P]. Slots of sub-coalitions get its first
+    ones.
+    """
     first = jnp.maximum(slots[:, :1] - LISTED, 0)
     words = masks[first + jnp.arange(1 << slot_bits, dtype=jnp.int32)]  # [S, 2^slot_bits, W]
     bits = (words[..., None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
@@ -65,16 +69,16 @@ def kept_players(
 ) -> jax.Array:
     """The mask of every row; bool [S, 2^slot_bits, P]. Bit 1 = kept from the instance.
 
-    kind: what the slots are, "corners", "list" or "rows" (slots of one row), or "mixed", which pays
+    kind: what the slots are, "subsets", "list" or "rows" (slots of one row), or "mixed", which pays
     for both of the first two.
     """
-    if kind == "corners" or masks is None:
-        return corner_masks(P, slot_bits, slots)
+    if kind == "subsets" or masks is None:
+        return subset_masks(P, slot_bits, slots)
     if kind in ("list", "rows"):
         return listed_masks(P, slot_bits, slots, masks)
     listed = slots[:, 0, None, None] >= LISTED
     by_list = listed_masks(P, slot_bits, slots, masks)
-    return jnp.where(listed, by_list, corner_masks(P, slot_bits, slots))
+    return jnp.where(listed, by_list, subset_masks(P, slot_bits, slots))
 
 
 def of_columns(kept: jax.Array, players: jax.Array) -> jax.Array:
@@ -94,7 +98,7 @@ def hybrid_rows(
     slot_bits: int,
     slots: jax.Array,  # int32 [S, 3 + W]
     masks: jax.Array | None = None,  # uint32 [Q, W]
-    kind: str = "corners",
+    kind: str = "subsets",
 ) -> jax.Array:
     """The rows of one tile; [S 2^slot_bits, F]."""
     kept = kept_players(P, slot_bits, slots, masks, kind)

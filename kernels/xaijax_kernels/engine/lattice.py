@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-LISTED = 1 << 24  # first corners from here on count coalitions of a list
+LISTED = 1 << 24  # first sub-coalitions from here on count coalitions of a list
 _COMPARE_BYTES = 1 << 24  # memory for one block of comparisons
 
 
@@ -55,7 +56,7 @@ def kept_columns(kept: np.ndarray, players: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs (instance, donor) in the order in which their corners are evaluated.
+    """Pairs (instance, donor) in the order in which their sub-coalitions are evaluated.
 
     Sorted by k, largest first (stable), so that each block of 2^k rows starts at a multiple of its
     own size and none straddles a tile whose size is a power of two.
@@ -68,16 +69,16 @@ class Pairs:
     k: np.ndarray  # int64 [M], descending
     start: np.ndarray  # int64 [M + 1], first row of each pair; the last entry is the row count
     slot_bits: int  # a pair takes at least 2^slot_bits rows
-    first: np.ndarray  # int32 [M], first corner, or LISTED and first coalition of a list
+    first: np.ndarray  # int32 [M], first sub-coalition, or LISTED and first coalition of a list
     asked: np.ndarray  # int64 [M], rows without padding
-    structured: bool = False  # the corners of a slot are answered by the model's structure
+    structured: bool = False  # the sub-coalitions of a slot are answered by the model's structure
 
     @property
     def kind(self) -> str:
-        """What its slots are: "corners", or "mixed" where some pairs take a list."""
+        """What its slots are: "subsets", or "mixed" where some pairs take a list."""
         if self.structured:
             return "structured"
-        return "mixed" if (self.first >= LISTED).any() else "corners"
+        return "mixed" if (self.first >= LISTED).any() else "subsets"
 
     @property
     def start_as_given(self) -> np.ndarray:
@@ -98,18 +99,36 @@ class Pairs:
 
     def dispatches(self, rows_each: int) -> Iterator[Dispatch]:
         """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
-        return dispatches(self, rows_each)
+        of_pair = np.column_stack(
+            [
+                (self.first - self.start[:-1]).astype(np.int32),
+                self.instance,
+                self.donor,
+                player_words(self.differs).view(np.int32),
+            ]
+        )
+        slot = 1 << self.slot_bits
+        for first in range(0, self.rows, rows_each):
+            last = min(first + rows_each, self.rows)
+            a = int(np.searchsorted(self.start, first, side="right")) - 1
+            b = int(np.searchsorted(self.start, last, side="left"))
+            bounds = np.clip(self.start[a : b + 1], first, last)
+            count = np.diff(bounds) // slot
+            # Column 0 came as first sub-coalition less first row; modulo 2^32, which none reaches.
+            slots = np.repeat(of_pair[a:b], count, axis=0)
+            slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
+            yield Dispatch(first, last - first, slots)
 
     def locate(self, row: int, masks: np.ndarray | None = None) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P] are the list, if any."""
         pair = int(np.searchsorted(self.start, row, side="right")) - 1
-        corner = int(self.first[pair]) + row - int(self.start[pair])
+        subset = int(self.first[pair]) + row - int(self.start[pair])
         kept = self.differs[pair].copy()
-        if corner >= LISTED:
+        if subset >= LISTED:
             assert masks is not None
-            kept &= masks[min(corner - LISTED, len(masks) - 1)]  # padding: the last once more
+            kept &= masks[min(subset - LISTED, len(masks) - 1)]  # padding: the last once more
         else:
-            kept[kept] = (corner >> np.arange(kept.sum())) & 1
+            kept[kept] = (subset >> np.arange(kept.sum())) & 1
         return int(self.instance[pair]), int(self.donor[pair]), kept
 
 
@@ -123,8 +142,8 @@ def pack(
 ) -> Pairs:
     """Orders the pairs [M] and gives each its rows.
 
-    A pair takes all its 2^k corners; or, where a list of `listed` coalitions is shorter than that,
-    one row for each of them.
+    A pair takes all its 2^k sub-coalitions; or, where a list of `listed` coalitions is shorter than
+    that, one row for each of them.
     """
     k = differs.sum(axis=1, dtype=np.int64)
     order = np.argsort(-k, kind="stable")
@@ -158,8 +177,8 @@ class Dispatch:
     first_row: int
     rows: int
     slots: np.ndarray  # int32 [S, 3 + ceil(P / 32)], one row for each slot of 2^slot_bits rows:
-    # corner index of its first row (or LISTED and its place in the list of coalitions), instance,
-    # donor, words of the players that differ (not read for the list)
+    # sub-coalition index of its first row (or LISTED and its place in the list of coalitions),
+    # instance, donor, words of the players that differ (not read for the list)
 
 
 def player_words(differs: np.ndarray) -> np.ndarray:
@@ -177,29 +196,6 @@ def list_words(masks: np.ndarray, capacity: int) -> np.ndarray:
     """
     words = player_words(masks)
     return np.concatenate([words, np.repeat(words[-1:], capacity - len(words), axis=0)])
-
-
-def dispatches(pairs: Pairs, rows_each: int) -> Iterator[Dispatch]:
-    """Cuts the stream into pieces of `rows_each` rows; the last one may be shorter."""
-    of_pair = np.column_stack(
-        [
-            (pairs.first - pairs.start[:-1]).astype(np.int32),
-            pairs.instance,
-            pairs.donor,
-            player_words(pairs.differs).view(np.int32),
-        ]
-    )
-    slot = 1 << pairs.slot_bits
-    for first in range(0, pairs.rows, rows_each):
-        last = min(first + rows_each, pairs.rows)
-        a = int(np.searchsorted(pairs.start, first, side="right")) - 1
-        b = int(np.searchsorted(pairs.start, last, side="left"))
-        bounds = np.clip(pairs.start[a : b + 1], first, last)
-        count = np.diff(bounds) // slot
-        # Column 0 came as first corner less first row; modulo 2^32, which a corner never reaches.
-        slots = np.repeat(of_pair[a:b], count, axis=0)
-        slots[:, 0] += np.arange(first, last, slot, dtype=np.int64).astype(np.int32)
-        yield Dispatch(first, last - first, slots)
 
 
 def runs_of_equal_k(pairs: Pairs, first: int, last: int) -> Iterator[tuple[int, int, int]]:
@@ -247,6 +243,6 @@ class RowStream:
             slots[:, 2] = self.donor[part]
             yield Dispatch(first, len(slots), slots)
 
-    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+    def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P]."""
         return int(self.instance[row]), int(self.donor[row]), masks[self.coalition[row]]

@@ -70,7 +70,7 @@ class ListedStream:
             slots[:, 2] = self.donors[donor]
             yield Dispatch(first, last - first, slots)
 
-    def locate(self, row: int, masks: np.ndarray) -> tuple[int, int, np.ndarray]:
+    def locate(self, row: int, masks: Any) -> tuple[int, int, np.ndarray]:
         """(instance, donor, kept bool [P]) of a row; masks bool [C, P].
 
         Padding is the last coalition once more.
@@ -101,14 +101,15 @@ def group_means(
 def list_means(
     values: jax.Array,  # [V, K]
     start: jax.Array,  # int32 [N, B], a pair's first value
-    listed: jax.Array,  # bool [N, B], whether the pair's values are the list's, not corners
-    rank: jax.Array,  # int32 [N, B, P], a player's bit in the corner index, or ABSENT
+    listed: jax.Array,  # bool [N, B], whether the pair's values are the list's, not sub-coalitions
+    rank: jax.Array,  # int32 [N, B, P], a player's bit in the sub-coalition index, or ABSENT
     masks: jax.Array,  # bool [C, P]
     weights: jax.Array,  # [B]
 ) -> tuple[jax.Array, jax.Array]:
-    """`group_means` for a list that some pairs answered by their corners only; two of [N, C, K].
+    """`group_means` for a list that some pairs answered by their sub-coalitions only; two of [N, C,
+    K].
 
-    A coalition's corner is made of the bits of its players that differ.
+    A coalition's sub-coalition is made of the bits of its players that differ.
     """
     N, B, P = rank.shape
     C = masks.shape[0]
@@ -118,9 +119,9 @@ def list_means(
         here = jax.lax.dynamic_index_in_dim(rank, b, axis=1, keepdims=False)
         worth = jnp.where(here < 31, jnp.left_shift(jnp.int32(1), here), 0)  # 31: ABSENT
         by_list = jax.lax.dynamic_index_in_dim(listed, b, axis=1)
-        corner = jnp.where(by_list, jnp.arange(C, dtype=jnp.int32), worth @ asked)
+        subset = jnp.where(by_list, jnp.arange(C, dtype=jnp.int32), worth @ asked)
         first = jax.lax.dynamic_index_in_dim(start, b, axis=1)
-        return weights[b] * values[first + corner]
+        return weights[b] * values[first + subset]
 
     return compensated(term, B, (N, C, values.shape[1]), values.dtype)
 
@@ -148,6 +149,6 @@ def host_list_means(
     out = np.zeros((N, len(masks), values.shape[1]))
     for b in range(B):
         worth = np.where(rank[:, b] < 31, np.int64(1) << np.minimum(rank[:, b], 31), 0)
-        corner = np.where(listed[:, b, None], np.arange(len(masks)), worth @ asked)
-        out += weights[b] * values[start[:, b, None] + corner]
+        subset = np.where(listed[:, b, None], np.arange(len(masks)), worth @ asked)
+        out += weights[b] * values[start[:, b, None] + subset]
     return out

@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+PRODUCTS = ("dot_general", "conv_general_dilated")
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "body_jaxpr")
 
 
 def operations(jaxpr: Any, rows: int) -> float:
     """Operations for each row of a model traced with `rows` rows."""
-    return counted(jaxpr, _operations) / rows
+    return counted(jaxpr, operations_of) / rows
 
 
 def numbers_made(jaxpr: Any, rows: int) -> float:
@@ -45,7 +46,8 @@ def _one(equation: Any, of_step: Callable[[Any], float]) -> float:
     return counted(inner[0], of_step) if inner else of_step(equation)
 
 
-def _operations(equation: Any) -> float:
+def operations_of(equation: Any) -> float:
+    """Operations of one step."""
     made, options = _made(equation), equation.params
     if equation.primitive.name == "dot_general":
         left = equation.invars[0].aval.shape

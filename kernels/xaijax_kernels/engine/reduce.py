@@ -32,11 +32,6 @@ def group_tiles(rows: int, outputs: int, platform: str, most: int) -> int:
     return max(1, values // (rows * outputs))
 
 
-OF_A_VALUE = (
-    32  # bytes that reducing a group takes for each value: itself, its change, their copies
-)
-
-
 PARTS = 4  # of a block: one program reduces pairs of one, two or four parts
 
 

@@ -45,8 +45,8 @@ def slots_of(tile: jax.Array, table: jax.Array, slots: int, slot_bits: int) -> j
     tile: int32 [Q + 1, 4], a run in each row: its first slot in the tile, the place in the table of
     the pair that is there, which slot of that pair it is, and the slots of each of its pairs. The
     last row holds the number of slots that are asked. table: int32 [C, 3 + W], for each pair: its
-    first corner (or LISTED and its first coalition), instance, donor, words of the players that
-    differ.
+    first sub-coalition (or LISTED and its first coalition), instance, donor, words of the players
+    that differ.
     """
     runs = tile[:-1]
     slot = jnp.clip(jnp.arange(slots, dtype=jnp.int32), 0, tile[-1, 0] - 1)
@@ -56,8 +56,8 @@ def slots_of(tile: jax.Array, table: jax.Array, slots: int, slot_bits: int) -> j
     size = jnp.maximum(size, 1)
     at = slot - first + begun
     own = table[pair + jax.lax.div(at, size)]
-    corner = own[:, :1] + jnp.left_shift(jax.lax.rem(at, size), slot_bits)[:, None]
-    return jnp.concatenate([corner, own[:, 1:]], axis=1)
+    subset = own[:, :1] + jnp.left_shift(jax.lax.rem(at, size), slot_bits)[:, None]
+    return jnp.concatenate([subset, own[:, 1:]], axis=1)
 
 
 def seeds(pairs: Pairs, slots: int, tiles: int, most: int) -> Iterator[Seeds]:

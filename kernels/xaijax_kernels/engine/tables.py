@@ -3,10 +3,10 @@
 table[n, S] = sum over donors b of w_b f(hybrid(n, b, S)). The hybrid depends on the players of S
 that differ for (n, b) only, so the pair's 2^k values stand for 2^(P-k) coalitions each. They are
 not spread out donor by donor, which would be B 2^P readings whatever k is: donors with the same
-players that differ are summed on their 2^k corners first, then spread over the upper half of the
-players, summed again for each set of differing players in the lower half, and spread over these.
-This runs in NumPy on the host, in float64, in an order that the instance and its donors alone
-decide.
+players that differ are summed on their 2^k sub-coalitions first, then spread over the upper half of
+the players, summed again for each set of differing players in the lower half, and spread over
+these. This runs in NumPy on the host, in float64, in an order that the instance and its donors
+alone decide.
 
 Letters: N instances, B donors, P players, K outputs, V values held.
 """
@@ -26,21 +26,23 @@ _TOGETHER = 1 << 20  # values of one size that are gathered in one go
 
 
 def host_ranks(differs: np.ndarray) -> np.ndarray:
-    """Place of each differing player in its pair's corner index; int32 [..., P], else ABSENT."""
+    """Place of each differing player in its pair's sub-coalition index; int32 [..., P], else
+    ABSENT.
+    """
     return np.where(differs, np.cumsum(differs, axis=-1) - 1, ABSENT).astype(np.int32)
 
 
 @lru_cache(4096)
-def corner_of_coalition(differs: int, P: int) -> np.ndarray:
-    """Corner index of all 2^P coalitions for the bits of the players that differ; int64 [2^P]."""
+def subset_of_coalition(differs: int, P: int) -> np.ndarray:
+    """Subset index of all 2^P coalitions for the bits of the players that differ; int64 [2^P]."""
     coalition = np.arange(1 << P)
-    corner = np.zeros(1 << P, np.int64)
+    subset = np.zeros(1 << P, np.int64)
     place = 0
     for j in range(P):
         if differs >> j & 1:
-            corner |= (coalition >> j & 1) << place
+            subset |= (coalition >> j & 1) << place
             place += 1
-    return corner
+    return subset
 
 
 def tables_of_pairs(
@@ -80,13 +82,13 @@ def _one_table(
         lower, upper = key >> high, key & ((1 << high) - 1)
         if lower != current:
             if part is not None:
-                table += part.take(corner_of_coalition(current, low), axis=1)
+                table += part.take(subset_of_coalition(current, low), axis=1)
             current, part = lower, np.zeros((1 << high, 1 << lower.bit_count(), K))
         assert part is not None
         own = sums[d].reshape(-1, part.shape[1], K)
-        part += own.take(corner_of_coalition(upper, high), axis=0)
+        part += own.take(subset_of_coalition(upper, high), axis=0)
     assert part is not None
-    return (table + part.take(corner_of_coalition(current, low), axis=1)).reshape(1 << P, K)
+    return (table + part.take(subset_of_coalition(current, low), axis=1)).reshape(1 << P, K)
 
 
 def _grouped(

@@ -20,6 +20,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
+from xaijax_kernels.engine.operations import PRODUCTS, operations_of
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
 from xaijax_kernels.engine.steps import ELEMENTWISE, Number, Step, bound, opened
@@ -68,16 +69,8 @@ def multiplications(jaxpr: Any, rows: int) -> float:
     """
     total = 0.0
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            made = math.prod(equation.outvars[0].aval.shape)
-            total += made * math.prod(left[axis] for axis in contracted) / rows
-        if equation.primitive.name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
-            outputs = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
-            made = math.prod(equation.outvars[0].aval.shape)
-            total += made * math.prod(kernel) / max(1, outputs) / rows
+        if equation.primitive.name in PRODUCTS:  # a multiplication and an addition each
+            total += operations_of(equation) / 2 / rows
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
@@ -160,7 +153,7 @@ def run_tiles(
     masks: jax.Array | None = None,  # uint32 [Q, ceil(P / 32)], coalitions that slots may name
     own: jax.Array | None = None,  # [N, A], the model's answers to the instances themselves
     pairs: jax.Array | None = None,  # int32 [C, 3 + ceil(P / 32)], a table as in `seeds.slots_of`
-    kind: str = "corners",  # what the slots are, see hybrids.kept_players
+    kind: str = "subsets",  # what the slots are, see hybrids.kept_players
     score: Callable[[jax.Array, Any], jax.Array] | None = None,
     kept: Callable[[jax.Array], jax.Array] = jnp.isfinite,
     structure: Callable[[Any], Any] | None = None,
@@ -171,9 +164,9 @@ def run_tiles(
 
     apply(params, rows [R, *instance_shape]) -> [R, A]; score(answers [R, A], own [R, A] or None)
     -> [R, K], None: the answers themselves; kept(values [R, K]) -> bool, which of them are not
-    bad. structure(params): what gives the corners of slots without their rows, see `structures`;
-    apply then is its head, [R, H] -> [R, A]. chosen: apply(params, rows, own [R, A]) -> [R, K]
-    looks at what the score would.
+    bad. structure(params): what gives the sub-coalitions of slots without their rows, see
+    `structures`; apply then is its head, [R, H] -> [R, A]. chosen: apply(params, rows, own [R, A])
+    -> [R, K] looks at what the score would.
 
     The tiles are split over the devices of `mesh`; each device stops after its own number of
     tiles, the rest stay zero.
@@ -196,7 +189,7 @@ def run_tiles(
                 by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
                 own_rows = x[one[:, 1]], donors[one[:, 2]]
-                out = known.corners(head, *own_rows, by_bit, platform_of(mesh))
+                out = known.subsets(head, *own_rows, by_bit, platform_of(mesh))
             if score is not None:
                 out = score(out, mine)
             lost = any_bad(kept(out))

@@ -52,12 +52,12 @@ def induced_weights(p: Sequence[float] | np.ndarray, k: int) -> np.ndarray:
 
 
 def sizes(k: int) -> np.ndarray:
-    """|c| of every corner index c; int [2^k]."""
+    """|c| of every sub-coalition index c; int [2^k]."""
     return np.bitwise_count(np.arange(1 << k, dtype=np.uint32)).astype(np.int64)
 
 
 def members(k: int) -> np.ndarray:
-    """Whether bit j is set in corner c; bool [2^k, k]."""
+    """Whether bit j is set in sub-coalition c; bool [2^k, k]."""
     return ((np.arange(1 << k)[:, None] >> np.arange(k)) & 1).astype(bool)
 
 
@@ -161,23 +161,25 @@ def _bits(sets: np.ndarray) -> np.ndarray:
     return (np.int64(1) << sets).sum(axis=1)
 
 
-def _signed(corners: np.ndarray, sets: np.ndarray, p: np.ndarray, more: int = 0) -> np.ndarray:
-    """Weight of each corner in each set if `more` further players are outside the set.
+def _signed(subsets: np.ndarray, sets: np.ndarray, p: np.ndarray, more: int = 0) -> np.ndarray:
+    """Weight of each sub-coalition in each set if `more` further players are outside the set.
 
-    corners int [c], sets int [n, s]; float64 [c, n].
+    subsets int [c], sets int [n, s]; float64 [c, n].
     """
     s, bits = sets.shape[1], _bits(sets)
-    inside = np.bitwise_count(corners[:, None] & bits)
-    outside = np.bitwise_count(corners[:, None] & ~bits).astype(np.int64) + more
+    inside = np.bitwise_count(subsets[:, None] & bits)
+    outside = np.bitwise_count(subsets[:, None] & ~bits).astype(np.int64) + more
     there = (outside >= 0) & (outside < len(p))
     weight = p[np.where(there, outside, 0)] * there
     return np.where((s - inside) % 2, -weight, weight)
 
 
-def corner_matrix(p: Weights, k: int) -> np.ndarray:
-    """Interactions as one matrix: values of the corners [2^k] @ matrix -> [M]; float64 [2^k, M]."""
-    corners = np.arange(1 << k)
-    parts = [_signed(corners, of_size(k, s + 1), own) for s, own in enumerate(p)]
+def subset_matrix(p: Weights, k: int) -> np.ndarray:
+    """Interactions as one matrix: values of the sub-coalitions [2^k] @ matrix -> [M]; float64 [2^k,
+    M].
+    """
+    subsets = np.arange(1 << k)
+    parts = [_signed(subsets, of_size(k, s + 1), own) for s, own in enumerate(p)]
     return np.concatenate([np.zeros((1 << k, 0)), *parts], axis=1)
 
 
@@ -203,15 +205,15 @@ def blocks(low: int, order: int) -> tuple[SplitBlock, ...]:
 
 
 def split_matrices(p: Weights, k: int, low: int) -> np.ndarray:
-    """`corner_matrix` for pieces of 2^low corners; float64 [k - low + 1, 2^low, columns].
+    """`subset_matrix` for pieces of 2^low sub-coalitions; float64 [k - low + 1, 2^low, columns].
 
     A piece fixes the high bits; h of them are set. Matrix h gives a piece's part of the sets of
     each block, but for the sign (-1)^(b - q); see `of_pieces`.
     """
-    corners, pieces = np.arange(1 << low), []
+    subsets, pieces = np.arange(1 << low), []
     for h in range(k - low + 1):
         columns = [
-            _signed(corners, own, p[own.shape[1] + block.b - 1], h - block.q)
+            _signed(subsets, own, p[own.shape[1] + block.b - 1], h - block.q)
             for block in blocks(low, len(p))
             for own in block.low
             if own.shape[1] + block.b <= len(p)
@@ -256,7 +258,7 @@ def of_pieces(sums: np.ndarray, high: np.ndarray, k: int, low: int, order: int) 
 def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
     """Interactions of full tables; [N, 2^P, K] -> [N, M, K], M sets of 1 to len(p) players.
 
-    Small tables are multiplied by `corner_matrix`. Larger ones are taken apart player by player,
+    Small tables are multiplied by `subset_matrix`. Larger ones are taken apart player by player,
     the last first: it is either in S, and the upper half of a table minus its lower half goes on;
     or it is in T or outside, and both halves go on, by the size of T. For each set this leaves the
     sums of its derivatives by the size of T, which are then weighted. For a fixed order all this
@@ -265,12 +267,12 @@ def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
     Each instance is added up by itself, so its result is identical bit for bit whatever the others
     are.
     """
-    N, corners, K = tables.shape
-    P, order = corners.bit_length() - 1, len(p)
-    if count(P, order) * corners <= PRODUCT:
+    N, subsets, K = tables.shape
+    P, order = subsets.bit_length() - 1, len(p)
+    if count(P, order) * subsets <= PRODUCT:
         change = (tables - tables[:, :1]).swapaxes(1, 2)
-        return np.matmul(change, corner_matrix(p, P)).swapaxes(1, 2)
-    step = max(1, TABLE_BYTES // (8 * corners * K * (P + 1)))
+        return np.matmul(change, subset_matrix(p, P)).swapaxes(1, 2)
+    step = max(1, TABLE_BYTES // (8 * subsets * K * (P + 1)))
     out = np.zeros((N, count(P, order), K))
     for first in range(0, N, step):
         own = slice(first, first + step)
@@ -281,7 +283,7 @@ def of_tables(tables: np.ndarray, p: Weights) -> np.ndarray:
 def _of_tables(tables: np.ndarray, P: int, p: Weights) -> np.ndarray:
     n, _, K = tables.shape
     order = len(p)
-    # [sets, instances, rest of the corners, sizes of T, K], from v - v(nothing)
+    # [sets, instances, rest of the sub-coalitions, sizes of T, K], from v - v(nothing)
     work = (tables - tables[:, :1])[None, :, :, None]
     bits = np.zeros(1, np.int64)
     for player in reversed(range(P)):

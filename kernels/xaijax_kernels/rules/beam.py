@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -28,8 +28,18 @@ Propose = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.nd
 Cover = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+class SearchState:
+    """Arrays that are carried from round to round; each begins with the axis of the instances."""
+
+    def take(self, rows: np.ndarray) -> Self:
+        """The instances `rows`."""
+        values: list[Any] = [getattr(self, f.name) for f in fields(cast(Any, self))]
+        taken: list[Any] = [v.take(rows) if isinstance(v, Arms) else v[rows] for v in values]
+        return type(self)(*taken)
+
+
 @dataclass
-class BeamState:
+class BeamState(SearchState):
     """What is carried from round to round; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -55,12 +65,6 @@ class BeamState:
     best_draws: np.ndarray  # int64 [n]
     accepted: np.ndarray  # bool [n]
     spent: np.ndarray  # int64 [n], draws of all rules
-
-    def take(self, rows: np.ndarray) -> BeamState:
-        """The instances `rows`."""
-        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
-        taken: list[Any] = [v.take(rows) if isinstance(v, Arms) else v[rows] for v in values]
-        return BeamState(*taken)
 
 
 @dataclass(frozen=True)
@@ -275,6 +279,17 @@ def first_best(
     return left.argmax(axis=1)
 
 
+def lead(
+    s: Any, among: np.ndarray, precision: np.ndarray, cover: np.ndarray, rules: np.ndarray
+) -> None:
+    """Keeps in the state the most precise rule so far, for the case that none holds."""
+    at, chosen = np.arange(len(among)), first_best(among, precision, cover, rules)
+    better = among.any(axis=1) & (precision[at, chosen] > s.lead_precision)
+    s.lead[better] = rules[at, chosen][better]
+    s.lead_cover[better] = cover[at, chosen][better]
+    s.lead_precision[better] = precision[at, chosen][better]
+
+
 def extend(kept: np.ndarray, has: np.ndarray, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Candidate w F + f is rule w with column f: (rules bool [n, A, F], valid bool [n, A]).
 
@@ -312,7 +327,7 @@ def first_of_its_kind(rules: np.ndarray, valid: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class ExactBeamState:
+class ExactBeamState(SearchState):
     """What is carried from size to size; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -328,10 +343,6 @@ class ExactBeamState:
     lead_precision: np.ndarray  # [n], -1: none yet
     size: np.ndarray  # int64 [n]
     asked: np.ndarray  # int64 [n], rules
-
-    def take(self, rows: np.ndarray) -> ExactBeamState:
-        """The instances `rows`."""
-        return ExactBeamState(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def done(self) -> np.ndarray:
@@ -374,7 +385,7 @@ class ExactBeam:
     def step(self, s: ExactBeamState, precision: np.ndarray) -> None:
         """Takes the precisions float64 [n, A] of the valid candidates, and proposes the next."""
         s.asked += s.valid.sum(axis=1)
-        self._lead(s, precision)
+        lead(s, s.valid, precision, s.cover, s.rules)
         holds = s.valid & (precision >= self.threshold)
         self._find(s, holds, precision)
         # What holds need not be refined: whatever is added covers less.
@@ -389,15 +400,6 @@ class ExactBeam:
         s.rules, s.cover = rules, cover
         s.valid = valid & (cover > s.found_cover[:, :1])
         s.size += 1
-
-    def _lead(self, s: ExactBeamState, precision: np.ndarray) -> None:
-        """The most precise rule so far, for the case that none holds."""
-        at = np.arange(len(s.row))
-        chosen = first_best(s.valid, precision, s.cover, s.rules)
-        better = s.valid.any(axis=1) & (precision[at, chosen] > s.lead_precision)
-        s.lead[better] = s.rules[at, chosen][better]
-        s.lead_cover[better] = s.cover[at, chosen][better]
-        s.lead_precision[better] = precision[at, chosen][better]
 
     def _find(self, s: ExactBeamState, holds: np.ndarray, precision: np.ndarray) -> None:
         """Puts accepted rules among those remembered, the best first."""

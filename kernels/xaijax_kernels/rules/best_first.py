@@ -10,15 +10,15 @@ Letters: n instances, F columns, Q rules waiting, m rules asked in a round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax_kernels.rules.beam import Cover, first_best
+from xaijax_kernels.rules.beam import Cover, SearchState, first_best, lead
 
 
 @dataclass
-class BestFirstState:
+class BestFirstState(SearchState):
     """What is carried from round to round; every array begins with the axis n."""
 
     row: np.ndarray  # int64 [n], the instance
@@ -34,10 +34,6 @@ class BestFirstState:
     lead_cover: np.ndarray  # [n]
     lead_precision: np.ndarray  # [n], -1: none yet
     asked: np.ndarray  # int64 [n], rules
-
-    def take(self, rows: np.ndarray) -> BestFirstState:
-        """The instances `rows`."""
-        return BestFirstState(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def done(self) -> np.ndarray:
@@ -81,7 +77,7 @@ class BestFirst:
         at = np.arange(len(s.row))
         real = s.asked_cover >= 0
         s.asked += real.sum(axis=1)
-        self._lead(s, real, precision)
+        lead(s, real, precision, s.asked_cover, s.asked_rules)
         holds = real & (precision >= self.threshold)
         # The best of this round and the one before, by the same order of preference.
         cover = np.concatenate([s.best_cover[:, None], s.asked_cover], axis=1)
@@ -94,14 +90,6 @@ class BestFirst:
         s.best_precision = np.where(among.any(axis=1), own[at, chosen], s.best_precision)
         self._push(s, real)
         self._pop(s)
-
-    def _lead(self, s: BestFirstState, real: np.ndarray, precision: np.ndarray) -> None:
-        at = np.arange(len(s.row))
-        chosen = first_best(real, precision, s.asked_cover, s.asked_rules)
-        better = real.any(axis=1) & (precision[at, chosen] > s.lead_precision)
-        s.lead[better] = s.asked_rules[at, chosen][better]
-        s.lead_cover[better] = s.asked_cover[at, chosen][better]
-        s.lead_precision[better] = precision[at, chosen][better]
 
     def _push(self, s: BestFirstState, open_: np.ndarray) -> None:
         """Children of the rules asked: one more column after the last.

@@ -42,7 +42,7 @@ class MeansShape:
         return self.donors << self.P
 
     @cached_property
-    def corners(self) -> int:
+    def subsets(self) -> int:
         """2^P."""
         return 1 << self.P
 
@@ -54,7 +54,7 @@ def prepared_rows(
     rows: jax.Array,  # [R, F]
     players: jax.Array | None,  # int32 [F]; None: player j is column j
 ) -> jax.Array:
-    """What each player of each row contributes, as the layer's corners take it; [R, ..]."""
+    """What each player of each row contributes, as the layer's sub-coalitions take it; [R, ..]."""
     known = structure(params)
     own = jnp.eye(P, dtype=bool)
     own = own if players is None else own[:, players]
@@ -76,19 +76,20 @@ def mean_tables(
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
     work: jax.Array,  # int32 [T, 3]: instance, segment, blocks of it that are asked
 ) -> tuple[jax.Array, ...]:
-    """Weighted sums over a segment of donors of the scores of all corners, minus one score c.
+    """Weighted sums over a segment of donors of the scores of all sub-coalitions, minus one score
+    c.
 
     Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
-    and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a corner keeps
-    player i. head(params, hidden [R, H]) -> [.., A], R = `block(S 2^P, platform)`; score(answers,
-    None) -> [.., K].
+    and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a sub-coalition
+    keeps player i. head(params, hidden [R, H]) -> [.., A], R = `block(S 2^P, platform)`;
+    score(answers, None) -> [.., K].
     """
-    C, K = shape.corners, shape.outputs
+    C, K = shape.subsets, shape.outputs
     known_trip_counts, platform = counted_on(mesh), platform_of(mesh)
 
     def on_one_device(params, x, donors, weights, players, tiles, work):
         known = structure(params)
-        each = jnp.eye(shape.P + 1, shape.P, dtype=bool)  # no player is kept by all corners
+        each = jnp.eye(shape.P + 1, shape.P, dtype=bool)  # no player is kept by all sub-coalitions
         each = each if players is None else each[:, players]
         of_model = partial(head, params)
 
@@ -112,24 +113,24 @@ def mean_tables(
             by_chances = partial(chances.means, a, b, *asked)
             return jax.lax.cond(chances.reach(a, b), by_chances, lambda: by_answers(one))
 
-        def corners_of(row):
-            """Donors [S, ..] -> answers [S 2^P, A] to all corners of a row [F]."""
+        def subsets_of(row):
+            """Donors [S, ..] -> answers [S 2^P, A] to all sub-coalitions of a row [F]."""
             if shape.prepared:
                 own = prepared_rows(structure, shape.P, params, row[None], players)[0]
-                return lambda b: known.prepared_corners(
+                return lambda b: known.prepared_subsets(
                     of_model, shape.P, own, b, known_trip_counts
                 )
             own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
             kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
-            return lambda b: known.corners(of_model, own, b, kept, platform)
+            return lambda b: known.subsets(of_model, own, b, kept, platform)
 
         def by_answers(one):
-            corners = corners_of(x[one[0]])
+            subsets = subsets_of(x[one[0]])
 
             def block(d, carry):
                 c, high, low, top, bottom, full = carry
                 b, w = (whole[one[1], d] for whole in (donors, weights))
-                out = scores_of(corners(b))
+                out = scores_of(subsets(b))
                 out = out.astype(shape.dtype).reshape(shape.donors, C, K)
                 c = jnp.where(d == 0, out[0, 0], c)
                 full = jnp.where(d == 0, out[0, -1], full)

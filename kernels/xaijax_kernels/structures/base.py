@@ -14,7 +14,7 @@ body here; the others are its own. `tests/kernels/test_structure_contract.py` go
 
 Letters: F columns of the rows, C columns that the layer reads, H numbers of the layer (its units),
 L numbers of a part, A answers, K outputs, R rows, n instances, V or B donors, P players, S slots of
-2^s corners.
+2^s sub-coalitions.
 """
 
 from __future__ import annotations
@@ -147,11 +147,11 @@ class Layer(Protocol):
         return self.dense is not None
 
     def work(self) -> float:
-        """Multiplications of one row that corners save; inf: nearly all of them."""
+        """Multiplications of one row that sub-coalitions save; inf: nearly all of them."""
         ...
 
     def block(self, rows: int, platform: str) -> int:
-        """Rows that `corners` gives the head at a time, of a tile of `rows`; powers of two.
+        """Rows that `subsets` gives the head at a time, of a tile of `rows`; powers of two.
 
         platform: that of the devices that the program is compiled for.
         """
@@ -163,44 +163,44 @@ class Layer(Protocol):
         """
         return rows
 
-    def of_columns(self, told: OfColumns) -> OfColumns:
-        """What is known of the columns made of the rows' columns, [.., C], given `told` of these,
+    def of_columns(self, flags: OfColumns) -> OfColumns:
+        """What is known of the columns made of the rows' columns, [.., C], given `flags` of these,
         [.., F].
         """
-        return told
+        return flags
 
-    def corners(
+    def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
-        """Answers to the corners of slots; [S 2^s, A].
+        """Answers to the sub-coalitions of slots; [S 2^s, A].
 
         head: hidden [`block(S 2^s, platform)`, H] -> [.., A]; x, donors [S, F]; kept bool
         [S, s + 1, F]:
-        entry t holds the columns of the player that bit t of a corner keeps, the last one those
-        that all corners of the slot keep.
+        entry t holds the columns of the player that bit t of a sub-coalition keeps, the last one
+        those that all sub-coalitions of the slot keep.
         """
         ...
 
     @property
     def prepares(self) -> bool:
-        """Whether what players contribute is worth to be made ready before corners are asked: it
-        takes a good share of the time that the corners of a pair do.
+        """Whether what players contribute is worth to be made ready before sub-coalitions are
+        asked: it takes a good share of the time that the sub-coalitions of a pair do.
         """
         return False
 
     def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """What each player contributes, as `prepared_corners` takes it; [R, ..]. columns: [R, C];
+        """What each player contributes, as `prepared_subsets` takes it; [R, ..]. columns: [R, C];
         own: bool [P, C], the columns of each player. It is called only if the layer `prepares`.
         """
         raise AssertionError("no layer that prepares")
 
-    def prepared_corners(
+    def prepared_subsets(
         self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """Answers to all corners of x against donors; [S 2^P, A]. It is called only if the layer
-        `prepares`.
+        """Answers to all sub-coalitions of x against donors; [S 2^P, A]. It is called only if the
+        layer `prepares`.
 
-        head: as for `corners`; x [..], donors [S, ..]: results of `prepared`; players: P; known:
+        head: as for `subsets`; x [..], donors [S, ..]: results of `prepared`; players: P; known:
         whether a loop's turns must be known when it is compiled (`engine/turns.counted`).
         """
         raise AssertionError("no layer that prepares")
@@ -220,13 +220,6 @@ class Layer(Protocol):
     def joined(self, x: jax.Array, donors: jax.Array) -> jax.Array:
         """The layer of parts [n, L] of instances crossed with parts [V, L] of donors; [n, V, H]."""
         ...
-
-    def some(self, first: jax.Array, count: int) -> Layer:
-        """The part of a non-additive layer from its terms first to first + count - 1; the sum over
-        all L terms is the layer. A window past the last term is moved back, and the terms before
-        `first` get weight 0.
-        """
-        raise AssertionError("a layer that adds")
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Form | None:
         """Values against all donors, of answers hidden A + c; None if no closed form is known."""

@@ -11,8 +11,8 @@ rounding. This way is not taken if the terms could leave the range of the expone
 
 The answers are affine in the chance, and so is their mean: one table of chances serves all outputs.
 
-Letters: F columns, P players, B donors, R rows, K outputs, C = 2^P corners; m and n entries of
-the half tables, m n = C, H units, A answers.
+Letters: F columns, P players, B donors, R rows, K outputs, C = 2^P sub-coalitions; m and n entries
+of the half tables, m n = C, H units, A answers.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class LogisticSums:
         asked: jax.Array,  # int32 [], how many of the donors, at least one
         known_trip_counts: bool,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Weighted sums of the scores of all corners, minus one of them, what rounding took from
-        them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
+        """Weighted sums of the scores of all sub-coalitions, minus one of them, what rounding took
+        from them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
         """
         filled = -len(donors) % TOGETHER
         donors = jnp.pad(donors, ((0, filled), (0, 0)), mode="edge")
@@ -80,7 +80,7 @@ class LogisticSums:
         a = sums_of_choices(start, either[:, :half])[..., 0]  # [B, n]
         c = sums_of_choices(jnp.zeros_like(start), either[:, half:])[..., 0]  # [B, m]
         # Written out. With the sums in one loop an exponential takes 7 ns, alone 2; the compiler
-        # would also make them again for each corner.
+        # would also make them again for each sub-coalition.
         a, c = jax.lax.optimization_barrier((a, c))
         grown, shrunk = jax.lax.optimization_barrier((jnp.exp(a), jnp.exp(-c)))
         # The sums of no player, of all, and of those that add most or least to the sum of a donor.
@@ -94,7 +94,7 @@ class LogisticSums:
 
             up, down, w = of(grown), of(shrunk), of(weights)
             part = jnp.zeros_like(kept[0])
-            for b in range(TOGETHER):  # written out: one pass over corners, which stay in registers
+            for b in range(TOGETHER):  # written out: one pass over what stays in registers
                 chance = up[b] / (up[b] + down[b][:, None])
                 part += w[b] * (chance - nothing)  # as large as the changes, not as the level
             return neumaier(kept[0], kept[1], part)

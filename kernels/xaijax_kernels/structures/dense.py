@@ -1,6 +1,7 @@
-"""A dense first layer at the corners of a pair: head(z W + b), one addition a unit and corner.
+"""A dense first layer at the sub-coalitions of a pair: head(z W + b), one addition a unit and
+sub-coalition.
 
-Letters: S slots of 2^s corners, F columns, H units, R rows.
+Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Dense(SumOfTerms):
     def slot_bits(self) -> tuple[int, ...]:
         """See `Layer.slot_bits`.
 
-        There is one size: a slot's own part, 13 rows of a product with W for 2^6 corners, is small
-        compared with the head of these. With two layers of 64 units on Adult's codes a call takes a
-        sixth longer than with a program for every size, which take seven seconds to compile. A
-        smaller pair fills its slot up, and has few rows.
+        There is one size: a slot's own part, 13 rows of a product with W for 2^6 sub-coalitions, is
+        small compared with the head of these. With two layers of 64 units on Adult's codes a call
+        takes a sixth longer than with a program for every size, which take seven seconds to
+        compile. A smaller pair fills its slot up, and has few rows.
         """
         return (6,)
 

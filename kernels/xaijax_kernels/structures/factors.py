@@ -4,13 +4,13 @@ Factors are kept as exponents that add up over columns, so that those of a playe
 are one product of matrices too; `unit` turns sums of exponents into products of factors.
 
 Letters: R rows, F columns, L terms (support vectors, leaves), A sums, P players, S donors,
-s players whose 2^s corners are asked.
+s players whose 2^s sub-coalitions are asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,40 +23,6 @@ LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is no
 LEAVES = 512  # taken together: their half tables stay in a core's fast memory
 
 
-class Factors(Protocol):
-    """The factors k_l(z_j) of a sum of products."""
-
-    def exponents(self, rows: jax.Array) -> jax.Array:
-        """Exponents of rows [R, F]; [R, F, L]."""
-        ...
-
-    def by_column(self) -> Any:
-        """What `of_column` takes, of each column; a pytree [F, ..]."""
-        ...
-
-    def of_column(self, one: Any, values: jax.Array) -> jax.Array:
-        """The exponents of one column with values [R]; [R, L]. one: of `by_column`."""
-        ...
-
-    def unit(self, exponents: jax.Array) -> jax.Array:
-        """The factors; unit(d + e) = unit(d) unit(e)."""
-        ...
-
-    def kept(self, factors: jax.Array) -> jax.Array:
-        """Factors [P, L] of the players of a row, as `pairs` takes them; [.., L]."""
-        ...
-
-    def pairs(
-        self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
-    ) -> jax.Array:
-        """sum_l coefficients_l prod_j k_l at all corners of x against donors; [S, 2^P, A].
-
-        x [.., L], donors [S, .., L]: results of `kept`. known: whether a loop's turns must be known
-        when it is compiled, see `turns.counted`.
-        """
-        ...
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Gaussians:
@@ -66,37 +32,41 @@ class Gaussians:
     gamma: jax.Array  # [] or [F]
 
     def exponents(self, rows: jax.Array) -> jax.Array:
-        """See `Factors`."""
+        """Exponents of rows [R, F]; [R, F, L]."""
         far = jnp.square(rows[:, :, None] - self.centres.T) * jnp.reshape(self.gamma, (-1, 1))
         return jnp.minimum(far, LARGEST)
 
     def by_column(self) -> Any:
-        """See `Factors`."""
+        """What `of_column` takes, of each column; a pytree [F, ..]."""
         return self.centres.T, jnp.broadcast_to(self.gamma, self.centres.shape[1:])
 
     def of_column(self, one: Any, values: jax.Array) -> jax.Array:
-        """See `Factors`."""
+        """The exponents of one column with values [R]; [R, L]. one: of `by_column`."""
         centres, gamma = one
         return jnp.minimum(jnp.square(values[:, None] - centres) * gamma, LARGEST)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`: results are identical bit for bit, however many others are computed with
-        it.
+        """The factors; unit(d + e) = unit(d) unit(e). Results are identical bit for bit, however
+        many others are computed with them.
         """
         whole = whole_vectors(-exponents, -1)
         return jax.lax.optimization_barrier(jnp.exp(whole))[..., : exponents.shape[-1]]
 
     def kept(self, factors: jax.Array) -> jax.Array:
-        """See `Factors`: as they are, [P, L]."""
+        """Factors [P, L] of the players of a row, as `pairs` takes them; [P, L]."""
         return factors
 
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """See `Factors`."""
+        """sum_l coefficients_l prod_j k_l at all sub-coalitions of x against donors; [S, 2^P, A].
+
+        x [.., L], donors [S, .., L]: results of `kept`. known: whether a loop's turns must be known
+        when it is compiled, see `tiles.counted`.
+        """
         del players, known
         one = jnp.ones_like(x[0])
-        return jax.vmap(lambda donor: sums_at_corners(coefficients, one, x, donor))(donors)
+        return jax.vmap(lambda donor: sums_at_subsets(coefficients, one, x, donor))(donors)
 
 
 @jax.tree_util.register_dataclass
@@ -108,25 +78,25 @@ class Boxes:
     high: jax.Array  # [L, F]
 
     def exponents(self, rows: jax.Array) -> jax.Array:
-        """See `Factors`: 1 where a bound is broken."""
+        """See `Gaussians`: 1 where a bound is broken."""
         z = rows[:, :, None]
         return (~((z > self.low.T) & (z <= self.high.T))).astype(rows.dtype)
 
     def by_column(self) -> Any:
-        """See `Factors`."""
+        """See `Gaussians`."""
         return self.low.T, self.high.T
 
     def of_column(self, one: Any, values: jax.Array) -> jax.Array:
-        """See `Factors`."""
+        """See `Gaussians`."""
         (low, high), z = one, values[:, None]
         return (~((z > low) & (z <= high))).astype(values.dtype)
 
     def unit(self, exponents: jax.Array) -> jax.Array:
-        """See `Factors`."""
+        """See `Gaussians`."""
         return (exponents == 0).astype(exponents.dtype)
 
     def kept(self, factors: jax.Array) -> jax.Array:
-        """See `Factors`: a bit for each player, uint32 [L]."""
+        """See `Gaussians`: a bit for each player, uint32 [L]."""
         place = jnp.arange(len(factors), dtype=jnp.uint32)[:, None]
         bits = (factors > 0).astype(jnp.uint32) << place
         return bits.sum(axis=0, dtype=jnp.uint32)
@@ -134,18 +104,19 @@ class Boxes:
     def pairs(
         self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """See `Factors`. It sums only leaves that some corner reaches: for each player x or the
-        donor is within their bounds. They are found by halving, in the numbers of such leaves up to
-        each. If a loop's turns must be known, this saves nothing: all leaves are one product.
+        """See `Gaussians`. It sums only leaves that some sub-coalition reaches: for each player x
+        or the donor is within their bounds. They are found by halving, in the numbers of such
+        leaves up to each. If a loop's turns must be known, this saves nothing: all leaves are one
+        product.
         """
         (L, A), bit = coefficients.shape, jnp.arange(players, dtype=jnp.uint32)[:, None]
 
-        def corners(own: jax.Array, x: jax.Array, donor: jax.Array) -> jax.Array:
+        def subsets(own: jax.Array, x: jax.Array, donor: jax.Array) -> jax.Array:
             of_x, of_donor = (((row >> bit) & 1).astype(own.dtype) for row in (x, donor))
-            return sums_at_corners(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
+            return sums_at_subsets(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
 
         if known:
-            return jax.vmap(lambda donor: corners(coefficients, x, donor))(donors)
+            return jax.vmap(lambda donor: subsets(coefficients, x, donor))(donors)
         reached = (x | donors) == jnp.uint32((1 << players) - 1)
         upto = jnp.cumsum(reached.astype(jnp.int32), axis=1)  # [S, L]
         together = min(LEAVES, L)
@@ -156,7 +127,7 @@ class Boxes:
             def of_donor(upto: jax.Array, donor: jax.Array) -> jax.Array:
                 leaf = jnp.searchsorted(upto, wanted)
                 own = jnp.where((wanted <= upto[-1])[:, None], coefficients[leaf], 0)
-                return corners(own, x[leaf], donor[leaf])
+                return subsets(own, x[leaf], donor[leaf])
 
             return sums + jax.vmap(of_donor)(upto, donors)
 
@@ -165,14 +136,17 @@ class Boxes:
         return folded(add, zero, turns, -(-L // together), known=False)
 
 
-def sums_at_corners(
+Factors = Gaussians | Boxes  # the factors k_l(z_j) of a sum of products
+
+
+def sums_at_subsets(
     coefficients: jax.Array,  # [L, A]
-    common: jax.Array,  # [L], a factor of all corners
-    of_x: jax.Array,  # [s, L], factors where a corner keeps the player
+    common: jax.Array,  # [L], a factor of all sub-coalitions
+    of_x: jax.Array,  # [s, L], factors where a sub-coalition keeps the player
     of_donor: jax.Array,  # [s, L], and where it does not
 ) -> jax.Array:
-    """sum_l coefficients_l common_l prod_t factor_tl of all corners, one product of half tables;
-    [2^s, A], bit t of a corner: player t is kept.
+    """sum_l coefficients_l common_l prod_t factor_tl of all sub-coalitions, one product of half
+    tables; [2^s, A], bit t of a sub-coalition: player t is kept.
     """
     s, half = len(of_x), len(of_x) // 2
 

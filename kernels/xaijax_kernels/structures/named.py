@@ -1,10 +1,10 @@
 """Sums of products as functions that a trace shows by their name, and the layer of each.
 
 A model that calls one of them, on columns that are each made of one of its own, is answered by the
-layer wherever corners are asked; on full rows it runs as it is written here.
+layer wherever sub-coalitions are asked; on full rows it runs as it is written here.
 
 Letters: R rows, C columns, L terms (support vectors, leaves), A sums, M nodes, T trees, S slots
-of 2^s corners, F columns.
+of 2^s sub-coalitions, F columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
-from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_corners
+from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.leaves import leaves_by_players
 
 BLOCK = 256  # rows: what is as wide as there are terms stays in the cache
@@ -106,7 +106,8 @@ NAMED: dict[str, Callable[..., Layer]] = {
 
 
 # An RBF machine is one, and so is a tree: a leaf is reached where every column is within its
-# bounds. The corners of a slot are one product of two half tables (`factors.sums_at_corners`).
+# bounds. The sub-coalitions of a slot are one product of two half tables
+# (`factors.sums_at_subsets`).
 
 HIGHEST = jax.lax.Precision.HIGHEST
 TOGETHER = 2  # pairs whose products are one call: two cores of a CPU share them
@@ -153,7 +154,7 @@ class Product(Layer):
         return (6, 8, 10, 12)
 
     def work(self) -> float:
-        """See `Layer.work`: a corner is a share of one product of tables."""
+        """See `Layer.work`: a sub-coalition is a share of one product of tables."""
         return math.inf
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
@@ -188,21 +189,14 @@ class Product(Layer):
         sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
 
-    def some(self, first: jax.Array, count: int) -> Layer:
-        """See `Layer.some`; the intercept goes with the first."""
-        start = jnp.minimum(first, self.parts - count)
-        own = jax.lax.dynamic_slice_in_dim(self.coefficients, start, count)
-        own = jnp.where((start + jnp.arange(count, dtype=start.dtype) >= first)[:, None], own, 0)
-        return Product(self.factors, own, jnp.where(first == 0, self.intercept, 0))
-
     def block(self, rows: int, platform: str) -> int:
         """See `Layer.block`: all rows of a tile."""
         return rows
 
-    def corners(
+    def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
-        """See `Layer.corners`."""
+        """See `Layer.subsets`."""
         sums = jax.lax.map(self._slot, (x, donors, kept))
         return head(sums.reshape(-1, sums.shape[-1]))
 
@@ -230,10 +224,10 @@ class Product(Layer):
 
         return jax.lax.map(one, columns)
 
-    def prepared_corners(
+    def prepared_subsets(
         self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
     ) -> jax.Array:
-        """See `Layer.prepared_corners`."""
+        """See `Layer.prepared_subsets`."""
         few = donors.reshape(-1, TOGETHER if len(donors) % TOGETHER == 0 else 1, *donors.shape[1:])
         sums = jax.lax.map(
             lambda some: self.factors.pairs(self.coefficients, players, x, some, known), few
@@ -253,4 +247,4 @@ class Product(Layer):
         with_donor = jnp.dot(of_donor, of_both[1], precision=HIGHEST)
         common = self.factors.unit(with_x[s] + with_donor[s])
         of_x, of_donor = self.factors.unit(with_x[:s]), self.factors.unit(with_donor[:s])
-        return sums_at_corners(self.coefficients, common, of_x, of_donor) + self.intercept
+        return sums_at_subsets(self.coefficients, common, of_x, of_donor) + self.intercept

@@ -4,7 +4,7 @@ A convolution is one, and so is a sum of looked-up rows, or what `xaijax.Split` 
 of some columns is what the function makes of a row that has 0 in all others, minus what it makes of
 a row of zeros.
 
-Letters: S slots of 2^s corners, C columns, H units, R rows.
+Letters: S slots of 2^s sub-coalitions, C columns, H units, R rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Layers that are sums over players, and their corners: one addition a unit and corner.
+"""Layers that are sums over players, and their sub-coalitions: one addition a unit and
+sub-coalition.
 
-The corners of a slot are sums of what its players add, each with x's values or the donor's: each
-bit doubles what is there. They are not the donor's layer and changes x - b: with a donor's 99999999
-in one column the layer of a corner that keeps x's value there would be a difference of large
-numbers.
+The sub-coalitions of a slot are sums of what its players add, each with x's values or the donor's:
+each bit doubles what is there. They are not the donor's layer and changes x - b: with a donor's
+99999999 in one column the layer of a sub-coalition that keeps x's value there would be a difference
+of large numbers.
 
-Letters: S slots of 2^s corners, F columns, H units, R rows.
+Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def rows_of_block(width: int, platform: str) -> int:
     return 1 << max(0, (numbers // width).bit_length() - 1)
 
 
-def corners_of_sums(
+def subsets_of_sums(
     times: Callable[[jax.Array], jax.Array],
     bias: jax.Array,  # [H]
     block: int,
@@ -64,7 +65,7 @@ def corners_of_sums(
     donors: jax.Array,  # [S, F]
     kept: jax.Array,  # bool [S, s + 1, F]
 ) -> jax.Array:
-    """Answers to the corners of slots [S 2^s, A]; arguments as for `Layer.corners`.
+    """Answers to the sub-coalitions of slots [S 2^s, A]; arguments as for `Layer.subsets`.
 
     times(rows [R, F]) -> [R, H]: what columns add, those that are 0 nothing. block: rows that the
     head takes at a time.
@@ -80,7 +81,7 @@ def corners_of_sums(
     terms = times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
     start, terms = terms[:, :1] + bias, terms[:, 1:].reshape(S, s, 2, H)
     # A block stays in a core's fast memory from the sums to the head: the low bits of one
-    # corner index, or a few whole slots.
+    # sub-coalition index, or a few whole slots.
     low = min(s, block.bit_length() - 1)
     together = block >> low
     # Tables of a few bits each, of all slots at once: a block is then one addition a number.
@@ -127,12 +128,12 @@ class SumOfTerms(Layer):
         """See `Layer.adds`."""
         return True
 
-    def corners(
+    def subsets(
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
-        """See `Layer.corners`."""
+        """See `Layer.subsets`."""
         rows = self.block(len(kept) << (kept.shape[1] - 1), platform)
-        return corners_of_sums(self._times, self.bias, rows, head, x, donors, kept)
+        return subsets_of_sums(self._times, self.bias, rows, head, x, donors, kept)
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`."""

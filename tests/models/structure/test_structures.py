@@ -78,7 +78,7 @@ def test_a_dense_layer_at_corners(
         asked.append(hidden.shape)
         return hidden
 
-    got = np.asarray(layer.corners(head, *(jnp.asarray(a) for a in (x, donors, kept)), "cpu"))
+    got = np.asarray(layer.subsets(head, *(jnp.asarray(a) for a in (x, donors, kept)), "cpu"))
     wanted = rows.astype(float) @ weights.astype(float) + bias
     # Of the corner's own terms alone: a donor's 1e8 must not be seen where x's value is kept.
     size = np.abs(rows).astype(float) @ np.abs(weights) + np.abs(bias)
@@ -120,7 +120,7 @@ def test_a_sum_of_products_at_corners(
         terms = np.exp(-float(gamma) * gaps)
     product = Product(factors, jnp.asarray(coefficients), jnp.asarray(intercept))
     arrays = [jnp.asarray(a) for a in (x, donors, kept)]
-    got = np.asarray(product.corners(lambda sums: sums, *arrays, "cpu"))
+    got = np.asarray(product.subsets(lambda sums: sums, *arrays, "cpu"))
     wanted = terms @ coefficients.astype(float) + intercept
     size = np.abs(coefficients).sum(axis=0).max() + np.abs(intercept).max()
     # Exponents are at most about 40 here, and rounding one by e moves its factor by as much.

@@ -90,33 +90,25 @@ class DeviceBackend:
         self.programs = programs
         self.sizes, self.mesh, self.clock = programs.sizes, programs.mesh, programs.compiled.clock
         self.clock.tile = self.sizes.tile.rows
+        self.slot_bits = self.sizes.tile.slot_bits  # a pair takes at least 2^slot_bits rows
+        self.rows_per_block = self.sizes.tile.rows  # within which a pair is reduced in one go
+        self.held = self.sizes.held  # the bytes that the run is planned with
         self._same, self._split = programs.same, programs.split
         self._dtype = programs.donors.dtype
         self._weights: dict[int, tuple[np.ndarray, jax.Array]] = {}
 
-    @property
-    def slot_bits(self) -> int:
-        """A pair takes at least 2^slot_bits rows."""
-        return self.sizes.tile.slot_bits
-
-    @property
-    def rows_per_block(self) -> int:
-        """Rows within which a pair is reduced in one go (R)."""
-        return self.sizes.tile.rows
-
-    @property
-    def held(self) -> dict[str, int]:
-        """The bytes that the run is planned with."""
-        return self.sizes.held
-
     def calls(self, rows: int, scored: bool = True) -> int:
-        """Dispatches of a stream of `rows` rows."""
+        """Calls of the model, a dispatch each, for a stream of `rows` rows; scored: as for
+        `answers`.
+        """
         return -(-rows // (self.programs.tiles(scored) * self.sizes.tile.rows))
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
     ) -> ProgramRecipe:
-        """Recipe of the program that holds the model; see `Programs.run`."""
+        """Recipe of the program that answers slots of one kind; bits: those of structured slots,
+        coalitions: those of the list that slots name. See `Programs.run`.
+        """
         return self.programs.run_recipe(kind, scored, bits, coalitions)
 
     def stream_mean_recipes(self, rows: int, donors: int, C: int) -> list[ProgramRecipe]:
@@ -139,7 +131,7 @@ class DeviceBackend:
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[DeviceOutputs]:
+    ) -> Iterator[Any]:
         """Scores all rows of the stream; at most `instances` of them. Dispatches run ahead.
 
         masks: bool [at most `listed`, P], the coalitions that the stream names. scored: False gives
@@ -178,7 +170,11 @@ class DeviceBackend:
     def pair_sums(
         self, answers: DeviceOutputs, k: int, matrix: np.ndarray, count: Count
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """`reduce_pairs` started on the piece; call the result for float64 [b, K, M + 3]."""
+        """Starts the values of the piece's blocks (`reduce_pairs`). Called with the places of some
+        consecutive blocks, int [b], the result gives theirs, float64 [b, K, M + 3].
+
+        matrix: [rows, M] of k players that differ; count(k) gives M.
+        """
         low, parts, level = block_of(k, answers.slot_bits, self.sizes.tile.rows)
         width = count(min(low + 2, self.sizes.tile.P))
         made = partial(block_weights, matrix, parts, level, width)
@@ -246,7 +242,10 @@ class DeviceBackend:
     def tables(
         self, streams: list[tuple[Pairs, GameQuery]], start: np.ndarray, differs: np.ndarray
     ) -> np.ndarray:
-        """v(S) of N instances over B donors: float64 [N, 2^P, K]; differs bool [N, B, P]."""
+        """v(S) of N instances over B donors: float64 [N, 2^P, K].
+
+        start [N, B]: a pair's first row, the streams one after another; differs bool [N, B, P].
+        """
         rows = sum(pairs.rows for pairs, _ in streams)
         values = np.empty((rows, self.sizes.tile.outputs), self.sizes.tile.dtype)
         before = 0
@@ -273,7 +272,7 @@ class DeviceBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same if some pairs answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their sub-coalitions; places as in `list_means`."""
         values = self._held(pairs, question)
         start, listed, rank = places
         assert question.masks is not None
@@ -379,7 +378,7 @@ class DeviceBackend:
 
 def _list_recipe(*arguments: Any) -> ProgramRecipe:
     """Recipe of the program that takes the means of a list, where pairs answer some of it by
-    corners.
+    sub-coalitions.
     """
     return ProgramRecipe(("list",), list_means, arguments, what=MEANS)
 
@@ -429,19 +428,4 @@ def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
     )
-    assert model.apply is not None
-    programs = Programs(
-        model.apply,
-        model.params,
-        engine.compiled,
-        sizes,
-        engine.players_of_codes,
-        codes,
-        placement,
-        engine.listed,
-        engine.score,
-        probe.outputs,
-        engine.found,
-        probe.look,
-    )
-    return DeviceBackend(programs)
+    return DeviceBackend(Programs(engine, sizes, placement))

@@ -1,6 +1,6 @@
 """Host models: hybrids drawn on the device as codes, answered by the model, reduced in float64.
 
-The same questions as `device.DeviceBackend` takes (`loop.Backend`), answered in NumPy.
+`HostBackend` has the methods of `device.DeviceBackend`, in NumPy.
 
 Letters: R rows in a model call, C code columns, K outputs, S slots.
 """
@@ -17,13 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.process import in_order, threads_of
-from xaijax.games.engine.compiled import Compiled, ProgramRecipe, shape
+from xaijax.games.engine.compiled import ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     capacity,
     power_below,
 )
-from xaijax.games.measure.score import Score
 from xaijax.models.queries.findings import answer_host
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.host_loop import HostOutputs, run_on_host
@@ -51,54 +50,28 @@ SLOT_BITS = 0
 class HostBackend:
     """Runs the pieces of a stream through a host model."""
 
-    def __init__(
-        self,
-        answer: Callable[[np.ndarray, int], np.ndarray],
-        P: int,
-        players: np.ndarray | None,
-        donors: np.ndarray,
-        *,
-        rows_per_call: int,
-        rows_per_block: int,
-        instances: int,
-        listed: int,
-        compiled: Compiled,
-        device: Any,
-        sharing: Sharing | None = None,
-        score: Score | None = None,
-        threads: int = 1,
-        outputs: int = 1,
-        most_rows: int = 1 << 62,
-    ) -> None:
-        """answer(codes [rows, C], first row) -> float64 [rows, A].
-
-        threads: that may call `answer` at a time. outputs: A. most_rows: that are asked at most.
-
-        sharing: None if hybrids that several instances share are not looked for.
+    def __init__(self, engine: Engine, most_rows: int, table: CodeTable) -> None:
+        """most_rows: that are asked at most; table: decodes the codes of the rows asked about.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
         """
-        self.clock, self.compiled = compiled.clock, compiled
-        self.clock.tile = rows_per_call
-        self._answer, self._P, self._score = answer, P, score
-        self._call, self._block = rows_per_call, rows_per_block
-        self._instances, self._listed = instances, listed
-        self._device = device
-        self._donors = jax.device_put(donors, device)
-        self._players = None if players is None else jax.device_put(players, device)
-        self._sharing, self.threads = sharing, threads
-        self._outputs, self._most_rows = outputs, most_rows
-
-    @property
-    def slot_bits(self) -> int:
-        """A pair takes at least 2^slot_bits rows."""
-        return SLOT_BITS
-
-    @property
-    def rows_per_block(self) -> int:
-        """Rows within which a pair is reduced in one go."""
-        return self._block
+        self._engine, self._most_rows, self._table = engine, most_rows, table
+        self.clock, self.compiled = engine.clock, engine.compiled
+        self._P, self._score = engine.players.count, engine.score
+        self._outputs = engine.findings.outputs  # A
+        # Rows of a call of the model, and rows within which a pair is reduced in one go.
+        self.rows_per_call, self.rows_per_block = _host_rows(engine, most_rows, self._outputs)
+        self.slot_bits = SLOT_BITS  # a pair takes at least 2^slot_bits rows
+        self.clock.tile = self.rows_per_call
+        self._instances, self._listed = engine.rows_at_a_time, engine.listed
+        self._device, players = engine.devices[0], engine.players_of_codes
+        self._donors = jax.device_put(engine.replacement.for_loops, self._device)
+        self._players = None if players is None else jax.device_put(players, self._device)
+        self._sharing = _sharing(engine)
+        # Calls of a thread-safe model at a time that fit, as `_host_rows` counts them.
+        fits = max(1, engine.memory.fits("tile", 8 * engine.row_bytes * self.rows_per_call))
+        self.threads = min(threads_of(engine.model.thread_safe), fits)
 
     @property
     def held(self) -> dict[str, int]:
@@ -106,7 +79,7 @@ class HostBackend:
         donors and instances.
         """
         row = self._donors.shape[1] * self._donors.dtype.itemsize
-        work = min(self._call, self._most_rows) * max(1, self.threads)
+        work = min(self.rows_per_call, self._most_rows) * max(1, self.threads)
         return {
             "tile": COPIES * row * work,
             "answers": BYTES_OF_ANSWER * self._outputs * work,
@@ -116,7 +89,7 @@ class HostBackend:
 
     def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model for a stream of `rows` rows, if none are shared."""
-        return -(-rows // self._call)
+        return -(-rows // self.rows_per_call)
 
     def recipe(
         self, kind: str, bits: int | None = None, scored: bool = True, coalitions: int = 1
@@ -130,7 +103,7 @@ class HostBackend:
             self._donors,
             self._players,
             jax.ShapeDtypeStruct((slots, 3 + words), np.int32),
-            None if kind == "corners" else listed,
+            None if kind == "subsets" else listed,
         )
         drawn = partial(_drawn, self._P, kind)
         what = f"a draw of {slots:,} hybrids"
@@ -154,7 +127,7 @@ class HostBackend:
 
     def answers(
         self, stream: Stream, x: Instances, masks: np.ndarray | None = None, scored: bool = True
-    ) -> Iterator[HostOutputs]:
+    ) -> Iterator[Any]:
         """Scores all rows of the stream; masks bool [at most `listed`, P], its list.
 
         scored: False gives the model's answers themselves.
@@ -162,7 +135,7 @@ class HostBackend:
         score = self._score if scored else None
         draw = self._drawer(x.codes, stream.kind, masks)
         whose = WhoseRows(x, stream.kind, masks).of
-        several = self._rows > self._call
+        several = self._rows > self.rows_per_call
         answers = self.answered(draw, stream.dispatches(self._rows), whose, several)
         for answered in every_row(stream, answers):
             if score is None:
@@ -172,10 +145,13 @@ class HostBackend:
             own = x.own[piece.slots[:, 1]] if score.reads_own and x.own is not None else None
             yield HostOutputs(piece, score(values, own).astype(np.float64, copy=False))
 
-    @property
-    def rows_per_call(self) -> int:
-        """Rows of one call of the model."""
-        return self._call
+    def _answer(self, codes: np.ndarray, first: int) -> np.ndarray:
+        """The model's answers to rows of codes [R, C], float64 [R, A]; first: for messages."""
+        engine = self._engine
+        answers = answer_host(engine.model, self._table.asked(codes), first, self._outputs)
+        if engine.determinism is not None:
+            engine.determinism(codes, answers, self._table)
+        return answers
 
     def answered(
         self,
@@ -231,7 +207,7 @@ class HostBackend:
     @property
     def _rows(self) -> int:
         """Rows of one piece: whole blocks, and whole calls."""
-        return max(self._call, self._block)
+        return max(self.rows_per_call, self.rows_per_block)
 
     def _asked(
         self, codes: np.ndarray, first_row: int, slots: np.ndarray, whose: Whose, threads: int
@@ -239,14 +215,14 @@ class HostBackend:
         """Asks for rows of codes in calls; slots: those of the rows, for the note on an error."""
 
         def ask(first: int) -> np.ndarray:
-            part = slice(first, first + self._call)
+            part = slice(first, first + self.rows_per_call)
             try:
                 return self._answer(codes[part], first_row + first)
             except Exception as error:
                 error.add_note(f"xaijax: {whose(slots[part] if len(slots[part]) else slots[-1:])}")
                 raise
 
-        calls = range(0, len(codes), self._call)
+        calls = range(0, len(codes), self.rows_per_call)
         parts = list(in_order(ask, calls, threads))
         self.clock.model_calls += len(calls)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -274,7 +250,7 @@ class HostBackend:
                 one[...] = part @ matrices[h]
             return out
 
-        sums = _of_blocks(answers.values, self._block, summed)
+        sums = _of_blocks(answers.values, self.rows_per_block, summed)
         return lambda: sums
 
     def tables(
@@ -295,7 +271,7 @@ class HostBackend:
     def pair_means(
         self, pairs: Pairs, question: GameQuery, places: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> np.ndarray:
-        """The same if some pairs answer their corners; places as in `list_means`."""
+        """The same if some pairs answer their sub-coalitions; places as in `list_means`."""
         assert question.masks is not None
         values = self._held(pairs, question)
         return host_list_means(values, *places, question.masks, question.donor_weights)
@@ -327,7 +303,7 @@ class HostBackend:
         slots = self._rows >> SLOT_BITS
         words = -(-self._P // 32)
         coalitions, listed = 1, None
-        if kind != "corners":
+        if kind != "subsets":
             assert masks is not None
             coalitions = len(masks)
             held = list_words(masks, capacity(coalitions, self._listed))
@@ -482,39 +458,7 @@ def named_rows(rows: Any) -> str:
 
 def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBackend:
     """The loop of a model on the host; table: decodes the codes of the rows asked about."""
-    K = engine.findings.outputs
-    model, codes = engine.model, engine.replacement.for_loops
-
-    def answer(code_rows: np.ndarray, first: int) -> np.ndarray:
-        answers = answer_host(model, table.asked(code_rows), first, K)
-        if engine.determinism is not None:
-            engine.determinism(code_rows, answers, table)
-        return answers
-
-    call, block = _host_rows(engine, most_rows, K)
-    threads = min(threads_of(model.thread_safe), _together(engine, call))
-    return HostBackend(
-        answer,
-        engine.players.count,
-        engine.players_of_codes,
-        codes,
-        rows_per_call=call,
-        rows_per_block=block,
-        instances=engine.rows_at_a_time,
-        listed=engine.listed,
-        compiled=engine.compiled,
-        device=engine.devices[0],
-        sharing=_sharing(engine),
-        score=engine.score,
-        threads=threads,
-        outputs=K,
-        most_rows=most_rows,
-    )
-
-
-def _together(engine: Engine, call: int) -> int:
-    """Calls of a thread-safe model that fit, as `_host_rows` counts them."""
-    return max(1, engine.memory.fits("tile", 8 * engine.row_bytes * call))
+    return HostBackend(engine, most_rows, table)
 
 
 def _sharing(engine: Engine) -> Sharing | None:

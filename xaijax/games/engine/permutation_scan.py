@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, columns, shape
+from xaijax.games.engine.compiled import RAISE, ProgramRecipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches
-from xaijax.games.engine.placement import Placement, placed
+from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import bucket
-from xaijax.models.model import Model
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
@@ -24,7 +23,6 @@ from xaijax_kernels.engine.tiles import (
     traced,
     widest_layer,
 )
-from xaijax_kernels.structures.base import Structure, shapes_of
 from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, scan_tiles
 from xaijax_kernels.structures.named import NAMED
 
@@ -57,38 +55,34 @@ def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
 
 
 class PermutationScan:
-    """Runs walks on the devices of `placement`."""
+    """Runs walks along orders of players on the devices of an engine."""
 
-    def __init__(
-        self,
-        model: Model,
-        structure: Structure,
-        outputs: int,
-        donors: np.ndarray,
-        donor_weights: np.ndarray,
-        instances: int,
-        placement: Placement,
-        compiled: Compiled,
-    ) -> None:
-        """donors [B, P]; instances: rows of x on the device at a time."""
-        self._model, self._structure = model, structure
+    def __init__(self, engine: Engine) -> None:
+        """engine: of a model with a first layer."""
+        model, compiled, outputs = engine.model, engine.compiled, engine.findings.outputs
+        placement, donors = placed(engine.devices, model.params), engine.replacement.for_loops
         mesh = placement.mesh
-        self._compiled, self._mesh = compiled, mesh
-        self._instances = instances
+        self._structure, self._compiled, self._mesh = engine.structure, compiled, mesh
+        self._instances = engine.instances_at_a_time  # rows of x on the device at a time
         self._same, self._split = placement.same, placement.split
         self._results = placement.results
         self._params = placement.params(model.params)
         B, P = donors.shape
         self._count = B
         platform = mesh.devices.flat[0].platform
-        rows = self._head_rows(outputs, donors.dtype, platform)
+        # One call of the head takes as many rows as a tile of the plain model would have.
+        hidden = jax.ShapeDtypeStruct((PROBE_ROWS, engine.known.width), donors.dtype)
+        jaxpr = traced(engine.structure.head, model.params, hidden).jaxpr
+        width = max(engine.known.width, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
+        rows = tile_rows(width, donors.itemsize, platform)
         self.shape = scan_shape(P, B, outputs, rows, donors.dtype.name, platform)
         self.segments = -(-B // self.shape.donors)
         missing = self.segments * self.shape.donors - B
         # The padding repeats a valid row, with weight 0.
         padded = np.concatenate([donors, np.repeat(donors[-1:], missing, axis=0)])
-        self._scale = donor_weights.max()
-        weights = np.pad(donor_weights / self._scale, (0, missing)).astype(donors.dtype)
+        weights = engine.replacement.weights
+        self._scale = weights.max()
+        weights = np.pad(weights / self._scale, (0, missing)).astype(donors.dtype)
         split = (self.segments, self.shape.donors)
         self._donors = jax.device_put(padded.reshape(*split, P), self._same)
         self._weights = jax.device_put(weights.reshape(split), self._same)
@@ -166,16 +160,6 @@ class PermutationScan:
         work[:, 2:] = np.minimum(first[:, None] + np.arange(G), N - 1)
         return work, [group for _ in range(D) for group in groups for _ in range(self.segments)]
 
-    def _head_rows(self, outputs: int, dtype: np.dtype, platform: str) -> int:
-        """Rows of one call of the head, as a tile of the plain model would have."""
-        model = self._model
-        structure = self._structure
-        hidden = shapes_of(structure, model.params).width
-        probe = jax.ShapeDtypeStruct((PROBE_ROWS, hidden), dtype)
-        jaxpr = traced(structure.head, model.params, probe).jaxpr
-        width = max(hidden, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
-        return tile_rows(width, dtype.itemsize, platform)
-
     @cached_property
     def _program(self) -> Any:
         return self._compiled.program(self.recipe(self._donors.dtype))
@@ -206,13 +190,4 @@ class PermutationScan:
 
 def scan_backend(engine: Engine) -> PermutationScan:
     """The loop along orders of players, of a model with a first layer."""
-    return PermutationScan(
-        engine.model,
-        engine.structure,
-        engine.findings.outputs,
-        engine.replacement.for_loops,
-        engine.replacement.weights,
-        engine.instances_at_a_time,
-        placed(engine.devices, engine.model.params),
-        engine.compiled,
-    )
+    return PermutationScan(engine)

@@ -239,16 +239,11 @@ def limits_of(
 
 def usable(free: int) -> int:
     """The bytes to plan with where no max_memory= says it: half of what is free, if the environment
-    names no other limit.
+    variable XAIJAX_MEMORY_LIMIT names no other limit.
     """
-    return stated_limit() or free // 2
-
-
-def stated_limit() -> int | None:
-    """Bytes from the environment variable XAIJAX_MEMORY_LIMIT."""
     stated = os.environ.get("XAIJAX_MEMORY_LIMIT")
     if stated is None:
-        return None
+        return free // 2
     if not stated.isdigit() or int(stated) == 0:
         raise InputError(
             f"XAIJAX_MEMORY_LIMIT must be a whole number of bytes of at least 1, got {stated!r}."

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
@@ -126,10 +127,8 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
     size = min(TOGETHER, INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length())
 
     def arguments(first: int) -> tuple[Any, ...]:
-        rows = numbers[first : first + size]
-        if len(rows) < size:
-            rows = np.pad(rows, ((0, size - len(rows)), (0, 0)), mode="edge")
-        return params, values.table, rows
+        rows = np.minimum(np.arange(first, first + size), len(numbers) - 1)
+        return params, values.table, numbers[rows]
 
     run, what = partial(whole_answers, structure.of, head), f"the answers to {size:,} full rows"
     recipe = ProgramRecipe(("whole", structure), run, arguments(0), what=what, ahead=1)
@@ -145,3 +144,21 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
 def head_of(engine: Engine, rows: int, dtype: Any) -> Any:
     """What follows the structure, for `rows` rows at a time."""
     return engine.compiled.head(engine.structure, engine.model.params, rows, dtype)
+
+
+def kernel_of(
+    kernel: Any, engine: Engine, rows: int, own_rows: int, values: Values, *more: Any
+) -> Any:
+    """What a program is compiled of; rows, own_rows: hybrids, and instances themselves, that the
+    head is given in a call.
+    """
+    score, dtype = engine.score, values.table.dtype
+    return partial(
+        kernel,
+        engine.structure.of,
+        head_of(engine, rows, dtype),
+        head_of(engine, own_rows, dtype),
+        (lambda answers, own: answers) if score is None else score,
+        jnp.isfinite if score is None else score.kept,
+        *more,
+    )

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,10 @@ import numpy as np
 
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
-from xaijax.games.engine.compiled import RAISE, Compiled, ProgramRecipe, shape
+from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax.games.engine.placement import Placement
 from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
-from xaijax.games.measure.score import Score
 from xaijax.models.queries.row_count import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
@@ -36,9 +35,10 @@ from xaijax_kernels.engine.tiles import (
     platform_of,
     run_tiles,
 )
-from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.base import Structure, shapes_of
-from xaijax_kernels.structures.listed_means import ListShape, listed_means
+
+if TYPE_CHECKING:
+    from xaijax.games.engine.evaluator import Engine
 
 PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
@@ -46,49 +46,30 @@ STEP = 7919  # a prime: numbers that are mixed, and the same in each run
 _JAXLIB = f"jaxlib {jaxlib.version.__version__}"
 ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as in the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
-OF_PAIRS = ("corners", "structured", "mixed")  # kinds of slots that pairs have
+OF_PAIRS = ("subsets", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
 
 
 class Programs:
     """What the programs of one explainer take, on the devices, and the programs themselves."""
 
-    def __init__(
-        self,
-        apply: Callable[[Any, jax.Array], jax.Array],
-        params: Any,
-        compiled: Compiled,
-        sizes: TilePlan,
-        players: np.ndarray | None,
-        donors: np.ndarray,
-        placement: Placement,
-        listed: int,
-        score: Score | None = None,
-        outputs: int = 1,
-        structure: Structure | None = None,
-        look: RowCounts | None = None,
-    ) -> None:
-        """listed: coalitions of the list that slots may name at most; outputs: A.
-
-        look: sees the model's trace before any program is made of it, and the answers of programs.
-
-        structure: what is known of the model; None: nothing.
-        """
-        self.sizes, self.compiled, self.listed = sizes, compiled, listed
+    def __init__(self, engine: Engine, sizes: TilePlan, placement: Placement) -> None:
+        self.sizes, self.compiled, self.listed = sizes, engine.compiled, engine.listed
         self.mesh, self.same, self.split = placement.mesh, placement.same, placement.split
         self.results = placement.results
         self._placed = placement.params
-        self.params = self._placed(params)
+        self.params = self._placed(engine.model.params)
+        donors, players = engine.replacement.for_loops, engine.players_of_codes
         # The padding is never asked: slots name donors by their number.
         padded = bucket(len(donors), LEAST_DONORS) - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
         self.donors = jax.device_put(donors, self.same)
         self.players = None if players is None else jax.device_put(players, self.same)
-        self._apply, self._look = apply, look
-        self._score, self._outputs, self._structure = score, outputs, structure
-        self._runs: dict[
-            tuple[str, int | None, bool, int], Any
-        ] = {}  # the programs that hold the model
+        self._apply: Any = engine.model.apply
+        self._look = engine.findings.look
+        self._score, self._outputs = engine.score, engine.findings.outputs  # A
+        self._structure = engine.found  # what is known of the model; None: nothing
+        self._runs: dict[Any, Any] = {}  # the programs that hold the model
 
     def reads_own(self, scored: bool) -> bool:
         """Whether the score looks at the model's answer to x itself."""
@@ -97,7 +78,7 @@ class Programs:
     def shape(self, kind: str, scored: bool = True, bits: int | None = None) -> TileShape:
         """The tile for slots of one kind; slots of "rows" are single rows.
 
-        bits: slots of 2^bits corners, answered by the structure; None: by the model.
+        bits: slots of 2^bits sub-coalitions, answered by the structure; None: by the model.
         """
         tile = self.sizes.tile if scored else replace(self.sizes.tile, outputs=self._outputs)
         bits = 0 if kind == "rows" else bits
@@ -121,7 +102,7 @@ class Programs:
 
     def pairs(self, scored: bool = True, bits: int | None = None) -> int:
         """C: pairs of a table, no fewer than a dispatch can have."""
-        return self.tiles(scored) * self.shape("corners", scored, bits).slots
+        return self.tiles(scored) * self.shape("subsets", scored, bits).slots
 
     def run(
         self, kind: str, scored: bool = True, bits: int | None = None, coalitions: int = 1
@@ -258,7 +239,7 @@ class Programs:
             own = shape(self.same, s.instances, score.beside(self._outputs), dtype=dtype)
         chosen = score is not None and score.chooses
         if known is not None:
-            apply = self._head(known, s.tile.rows)
+            apply = self.compiled.head(known, self.params, self.block(s.tile.rows), dtype)
         else:
             apply = self.traced().one_output if chosen else self.traced()
         run = partial(
@@ -306,26 +287,17 @@ class Programs:
             return self.compiled.trace((IN_BLOCKS,), apply, self.params, rows)
         return self.compiled.trace(("model",), self._apply, self.params, rows, self._look)
 
-    def mean_tables(self, means: MeansShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
-        """Recipe of the program that averages the structure's corners over donors; see
-        `averaged`.
+    def means(
+        self, kernel: Any, what: str, means: Any, rows: int, arguments: tuple[Any, ...]
+    ) -> ProgramRecipe:
+        """Recipe of a program in which the structure answers and the kernel averages over donors,
+        see `averaged` and `listed_means`; means: its shape, rows: that the head takes at a time.
         """
         known, score = self.structure, self._score
         kept = jnp.isfinite if score is None else score.kept
-        head = self._head(known, means.rows)
-        run = partial(mean_tables, known.of, head, score, kept, means, self.mesh)
-        key = ("averaged", known, score, means)
-        what = "a dispatch of averaged tables"
-        return ProgramRecipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
-
-    def listed_means(self, means: ListShape, arguments: tuple[Any, ...]) -> ProgramRecipe:
-        """Recipe of the program that averages listed coalitions over donors; see `listed_means`."""
-        known, score = self.structure, self._score
-        kept = jnp.isfinite if score is None else score.kept
-        hidden = self.compiled.head(known, self.params, means.rows, self.donors.dtype)
-        run = partial(listed_means, known.of, hidden, score, kept, means, self.mesh)
-        key = ("listed means", known, score, means)
-        what = "a dispatch of listed coalitions"
+        head = self.compiled.head(known, self.params, rows, self.donors.dtype)
+        run = partial(kernel, known.of, head, score, kept, means, self.mesh)
+        key, what = (what, known, score, means), f"a dispatch of {what}"
         return ProgramRecipe(key, run, arguments, what=what, ahead=LOOK_AHEAD, results=self.results)
 
     @property
@@ -334,10 +306,9 @@ class Programs:
         assert self._structure is not None
         return self._structure
 
-    def _head(self, known: Structure, rows: int) -> Callable[[Any, jax.Array], jax.Array]:
-        """The rest of a model whose structure is known, for the rows that it takes at a time."""
-        rows = shapes_of(known, self.params).block(rows, platform_of(self.mesh))
-        return self.compiled.head(known, self.params, rows, self.donors.dtype)
+    def block(self, rows: int) -> int:
+        """Rows that the head of the structure takes at a time, of a tile of `rows`."""
+        return shapes_of(self.structure, self.params).block(rows, platform_of(self.mesh))
 
     def reduction(
         self, key: str, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any

@@ -57,39 +57,39 @@ def players_of_rows(
     return players_from(players, names or table.feature_names, shape)
 
 
-def whole_rows(given: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def whole_rows(numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers for rows of this shape, or for N of them, of numbers that leave out channels.
 
     [H, W] is of images [H, W, C] or [C, H, W] and [T] of sequences [T, F]; the same of each of N
     instances. What fits no such form comes back as it is.
     """
-    if len(shape) < 2 or given.shape in (shape, (*given.shape[:1], *shape)):
-        return given
+    if len(shape) < 2 or numbers.shape in (shape, (*numbers.shape[:1], *shape)):
+        return numbers
     last, first = shape[:-1], shape[1:] if len(shape) > 2 else None
-    own = next((one for one in (given.shape, given.shape[1:]) if one in (last, first)), None)
+    own = next((one for one in (numbers.shape, numbers.shape[1:]) if one in (last, first)), None)
     if own is None:
-        return given
+        return numbers
     if shape[:-1] == shape[1:]:
         raise InputError(
-            f"players has shape {given.shape}, and rows of shape {shape} have channels or columns "
-            "on their first axis or on their last one. Say which: np.broadcast_to("
+            f"players has shape {numbers.shape}, and rows of shape {shape} have channels or "
+            "columns on their first axis or on their last one. Say which: np.broadcast_to("
             f"players[..., None], {shape}) repeats players along the last axis, "
             f"np.broadcast_to(players, {shape}) along the first."
         )
-    each = given.shape[: given.ndim - len(own)]
+    each = numbers.shape[: numbers.ndim - len(own)]
     if own == last:
-        return np.broadcast_to(given[..., None], (*each, *shape))
-    return np.broadcast_to(given[(slice(None),) * len(each) + (None,)], (*each, *shape))
+        return np.broadcast_to(numbers[..., None], (*each, *shape))
+    return np.broadcast_to(numbers[(slice(None),) * len(each) + (None,)], (*each, *shape))
 
 
-def _unclear(given: np.ndarray, shape: tuple[int, ...]) -> bool:
+def _unclear(numbers: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether numbers shaped like a row, [C, H, W], could be meant for C instances, [H, W] each.
 
     They cannot if they are the same in all channels, and so for all of those instances, or if there
     are as many channels as columns of pixels: those are on another axis.
     """
-    images = len(shape) > 2 and given.shape == shape and shape[0] < shape[-1]
-    return images and bool((given != given[:1]).any())
+    images = len(shape) > 2 and numbers.shape == shape and shape[0] < shape[-1]
+    return images and bool((numbers != numbers[:1]).any())
 
 
 def _in_line(players: Any, table: TreeTable) -> np.ndarray | None:

@@ -118,8 +118,8 @@ def weighted_sums(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     step = max(1, _AT_A_TIME // max(1, out[0].size))
     for first in range(0, len(values), step):
         here = values[first : first + step]
-        for total, own in zip(out, weights[:, first : first + step, None, None], strict=True):
-            total += (own * here).sum(axis=0)
+        for total, weight in zip(out, weights[:, first : first + step, None, None], strict=True):
+            total += (weight * here).sum(axis=0)
     return out
 
 

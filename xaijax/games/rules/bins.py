@@ -209,7 +209,7 @@ class Bins:
         of them.
         """
         values = {int(f): rows_of(rows).column(int(f)) for f in np.flatnonzero(kept.any(axis=0))}
-        found = []
+        rules = []
         for n, rule in enumerate(kept):
             predicates, words = [], []
             for f in map(int, np.flatnonzero(rule)):
@@ -217,8 +217,8 @@ class Bins:
                 value = value.item() if isinstance(value, np.generic) else value
                 predicates.append(one.predicate(int(low[n, f]), value, int(high[n, f])))
                 words.append(one.words(predicates[-1], value))
-            found.append((predicates, words))
-        return found
+            rules.append((predicates, words))
+        return rules
 
     def refuse_unseen(self, rows: Any, bins: np.ndarray) -> None:
         """Raises InputError for a category that the data do not have; bins [N, F] of the rows X."""
@@ -352,8 +352,8 @@ def _distinct(values: np.ndarray, numbered: bool) -> tuple[Any, ...]:
     if numbered:
         whole = values.dtype.kind in "iu"
         return tuple(np.unique(values if whole else values.astype(np.float64)).tolist())
-    found = dict.fromkeys(category_key(v, True) for v in values.tolist())
-    return tuple(value_of(key) for key in found)
+    distinct = dict.fromkeys(category_key(v, True) for v in values.tolist())
+    return tuple(value_of(key) for key in distinct)
 
 
 def _around(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -396,23 +396,23 @@ def _categories(given: Any, names: Sequence[str]) -> tuple[set[int], dict[int, d
     return set(places), called
 
 
-def _value_names(given: Any, column: Any) -> dict[Any, str]:
+def _value_names(names: Any, column: Any) -> dict[Any, str]:
     """{value: name}, of a list by code or of such a mapping."""
-    if not isinstance(given, Mapping):
-        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if not isinstance(names, Mapping):
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise InputTypeError(
                 f"categories: the names of column {column!r} must be a list by code or "
-                f"{{code: name}}, got {given!r}. For a column without names say "
+                f"{{code: name}}, got {names!r}. For a column without names say "
                 f"categories=[{column!r}], or {{{column!r}: {{}}}}."
             )
-        given = dict(enumerate(given))
-    for value, name in given.items():
+        names = dict(enumerate(names))
+    for value, name in names.items():
         if missing(name):  # rows without a value say so themselves: "c is missing"
             raise InputError(
                 f"categories: the names of column {column!r} hold {name!r} for the value "
                 f"{value!r}. Give a text, or say {{code: name}} without that value."
             )
-    found = {value: str(name) for value, name in given.items()}
+    found = {value: str(name) for value, name in names.items()}
     twice = [name for name, count in Counter(found.values()).items() if count > 1]
     if twice:
         raise InputError(
@@ -438,7 +438,7 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
             f"bins must be one of {list(DISCRETISERS)}, None or {{column: cuts}}, got "
             f"{type(given).__name__}."
         )
-    found = {}
+    edges_of = {}
     for column, cuts in given.items():
         place = place_of_column(column, names, "bins")
         try:
@@ -449,8 +449,8 @@ def _cuts(given: Any, names: Sequence[str]) -> Any:
             ) from None
         if edges.ndim != 1 or not len(edges):
             raise InputError(f"bins: cuts of {column!r} must be finite numbers, got {cuts!r}.")
-        found[place] = _increasing(edges, column)
-    return found
+        edges_of[place] = _increasing(edges, column)
+    return edges_of
 
 
 def _increasing(edges: np.ndarray, column: Any, where: str = "") -> np.ndarray:

@@ -102,7 +102,7 @@ class RuleGame:
         self.prints = fingerprints(asked)  # uint64 [N]
         self.cover = Cover(asker.bins, self.bins, asker.space.weights)
         shorten_tiles(self.questions)
-        self.own = self._own()  # [N, A]
+        self.own = self.questions.full_rows(np.arange(self.N), scored=False)  # [N, A]
         self._subjects = self._made_subjects()
         self._agrees: np.ndarray | None = None
         self._known = KnownDraws(self.bins.shape[1])
@@ -296,7 +296,9 @@ class RuleGame:
     def _donor_agrees(self, instance: np.ndarray) -> np.ndarray:
         """Whether the donors as they are get the instance's answer; bool [Q, B]."""
         if self._agrees is None:
-            donors = self._donor_answers()
+            if self.asker.donor_answers is None:
+                self.asker.donor_answers = self.questions.full_donors()
+            donors = self.asker.donor_answers
             B, step = len(donors), max(1, (1 << 22) // len(donors))
             self._agrees = np.empty((self.N, B), bool)
             for first in range(0, self.N, step):
@@ -305,23 +307,6 @@ class RuleGame:
                 scores = np.asarray(self.asker.score(beside, np.repeat(own, B, axis=0)))[:, 0]
                 self._agrees[first : first + step] = scores.reshape(-1, B) > 0.5
         return self._agrees[instance]
-
-    def _donor_answers(self) -> np.ndarray:
-        asker = self.asker
-        if asker.donor_answers is None:
-            B = self.space.B
-            zero, none = np.zeros(B, np.int32), np.zeros((1, self.F), bool)
-            asker.donor_answers = self.questions.rows_asked(
-                np.zeros(1, int), zero, np.arange(B), zero, none, scored=False
-            )
-        return asker.donor_answers
-
-    def _own(self) -> np.ndarray:
-        """The model's answers to the instances themselves; float64 [N, A]."""
-        everything = np.ones((1, self.F), bool)
-        zero = np.zeros(self.N, np.int32)
-        who = np.arange(self.N)
-        return self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
 
     def _made_subjects(self) -> Subjects:
         """The subjects, padded to a power of two, so that few shapes compile."""

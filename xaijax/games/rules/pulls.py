@@ -27,6 +27,7 @@ from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.run import GameRun
+from xaijax_kernels.engine.lattice import player_words
 from xaijax_kernels.engine.tiles import counted
 from xaijax_kernels.rules.perturbed_rows import (
     HEADER,
@@ -126,14 +127,6 @@ def flags(bits: np.ndarray, p: int) -> np.ndarray:
     return np.unpackbits(bytes_, axis=1, bitorder="little", count=p).view(bool)
 
 
-def packed(agrees: np.ndarray) -> np.ndarray:
-    """bool [M, p] as uint32 [M, ceil(p / 32)]."""
-    M, p = agrees.shape
-    padded = np.zeros((M, -(-p // 32) * 32), bool)
-    padded[:, :p] = agrees
-    return np.packbits(padded, axis=1, bitorder="little").view("<u4").astype(np.uint32)
-
-
 def satisfying(
     holds: np.ndarray, weights: np.ndarray, keys: np.ndarray, first: np.ndarray, draws: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -183,13 +176,9 @@ class RuleDevice:
 
     def __init__(self, programs: Programs, score: Score) -> None:
         self._programs, self._score = programs, score
+        self.rows_per_call = programs.sizes.tile.rows  # R
         self._held: tuple[Any, Any] | None = None  # the pool and its copy on the devices
         self._who: tuple[Any, Any] | None = None
-
-    @property
-    def rows_per_call(self) -> int:
-        """R: the rows of a tile."""
-        return self._programs.sizes.tile.rows
 
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
@@ -242,12 +231,8 @@ class RuleDevice:
                 full[: len(rows)] = rows
                 return full
 
-            full = Subjects(
-                padded(subjects.rows, dtype),
-                padded(subjects.low, np.int32),
-                padded(subjects.high, np.int32),
-                padded(subjects.own, dtype),
-            )
+            kinds = dtype, np.int32, np.int32, dtype
+            full = Subjects(*map(padded, subjects, kinds))
             self._who = subjects, jax.device_put(full, self._programs.same)
         return self._who[1]
 
@@ -288,12 +273,8 @@ class RuleHost:
 
     def __init__(self, backend: HostBackend, score: Score) -> None:
         self._backend, self._score = backend, score
+        self.rows_per_call = backend.rows_per_call  # R
         self.first = 0  # which row of X instance 0 is, for messages
-
-    @property
-    def rows_per_call(self) -> int:
-        """R: the rows of a call."""
-        return self._backend.rows_per_call
 
     def bits(
         self, space: PerturbationSpace, pool: Pool, subjects: Subjects, pulls: Pulls
@@ -325,7 +306,7 @@ class RuleHost:
             lost = np.flatnonzero(~np.isfinite(scores))
             if len(lost):
                 bad = (piece.first_row + int(lost[0])) // p
-            parts.append(packed((scores > 0.5).reshape(-1, p)))
+            parts.append(player_words((scores > 0.5).reshape(-1, p)))
         return np.concatenate(parts), bad
 
     def _program(

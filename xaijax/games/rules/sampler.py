@@ -59,11 +59,9 @@ class SampledGame:
         self._table, self.rows = read_by(evaluator.engine.replacement.table), rows
         self.questions = GameRun(evaluator, rows, first=first)
         self.prints = fingerprints(rows)
-        N, columns = len(rows_of(rows)), self.questions.P
-        who, zero = np.arange(N), np.zeros(N, np.int32)
-        everything = np.ones((1, columns), bool)
+        N = len(rows_of(rows))
         shorten_tiles(self.questions)
-        self.own = self.questions.rows_asked(who, who, zero, zero, everything, scored=False)
+        self.own = self.questions.full_rows(np.arange(N), scored=False)
         self.rows_asked = 0
         self._owner: Any = None  # of each code column, where a `PlayerSpace` draws
         if isinstance(sampler, PlayerSpace):

@@ -5,12 +5,11 @@ Reading order:
     choose            which strategy answers: the whole decision
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
-    corners           semivalues of each pair from its own 2^k corners, averaged over donors
+    by_pairs          semivalues of each pair from its own 2^k sub-coalitions, and full tables
     by_parts          the same by a layer that adds: x's part for all donors, a donor's for all x
     listed            v(S) of a list of coalitions that all instances share
-    distinct_donors   v(S) of a few coalitions, each donor that makes another row asked once
+    distinct_donors   v(S) of a few coalitions, by the donors that differ in what each replaces
     totals            the sums that these three fill
-    crossed           the same by the model's structure: instances with distinct donors
     drawn             scores of drawn hybrids, by an additive first layer
     plain             exact integer sums, one model row each, for private releases
 """

@@ -1,8 +1,8 @@
 """Semivalues of instances that differ from every donor in every player, by tables of mean scores.
 
-Continuous columns are like this. The model's structure gives all corners of a pair, and their mean
-over donors is taken on the device (`structures/averaged.py`), so that only one table an instance is
-turned into semivalues: here, in float64.
+Continuous columns are like this. The model's structure gives all sub-coalitions of a pair, and
+their mean over donors is taken on the device (`structures/averaged.py`), so that only one table an
+instance is turned into semivalues: here, in float64.
 
 Letters: n instances, B donors, P players, K scores, S donors of a block, T tiles of a dispatch.
 """
@@ -28,7 +28,7 @@ from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
-from xaijax_kernels.structures.averaged import MeansShape, prepared_rows
+from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
 
 FEWEST_DONORS = 4  # of fewer there is little to average
@@ -41,8 +41,8 @@ TILES = 16  # in a dispatch
 class ByAveragedTables:
     """The strategy for instances that differ from every donor in every player."""
 
-    def __init__(self, ask: GameRun, weights: Weights) -> None:
-        self._ask, self._weights = ask, weights
+    def __init__(self, run: GameRun, weights: Weights) -> None:
+        self._run, self._weights = run, weights
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """The instances that differ from every donor in every player; bool [n]."""
@@ -50,17 +50,17 @@ class ByAveragedTables:
         whole = stretch.differs.all(axis=(1, 2))
         program = self._averaged(stretch.backend) if whole.any() else None
         # A plan compiles nothing, and takes it that a dispatch fits.
-        fits = program is not None and program.holds and (not self._ask.asks or program.compiles)
+        fits = program is not None and program.holds and (not self._run.asks or program.compiles)
         return whole if fits else np.zeros_like(whole)
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
         """Puts the sums of the instances at `places` into `own`; bool, those that were put. An
         instance whose scores are bad is not: its pairs say which.
         """
-        program, ask = self._averaged(stretch.backend), self._ask
+        program, run = self._averaged(stretch.backend), self._run
         assert program is not None
-        part, count = own.like(len(places)), ask.count
-        well = program.add(ask.codes[stretch.here[places]], self._weights, part, ask.report)
+        part, count = own.like(len(places)), run.count
+        well = program.add(run.codes[stretch.here[places]], self._weights, part, run.report)
         own.put(places[well], part, well)
         count.distinct += int(well.sum()) * program.asked
         count.padded += len(places) * program.padded - int(well.sum()) * program.asked
@@ -68,7 +68,7 @@ class ByAveragedTables:
 
     def cost(self, stretch: Stretch, places: np.ndarray) -> None:
         """Adds what `add` asks for to the run's cost."""
-        program, cost = self._averaged(stretch.backend), self._ask.cost
+        program, cost = self._averaged(stretch.backend), self._run.cost
         assert program is not None
         cost.add_rows(stretch.here[places], program.asked)
         cost.add_calls(program.calls(len(places)), *program.recipes())
@@ -77,7 +77,7 @@ class ByAveragedTables:
         """The donors and the program; None if donors are not averaged."""
         if not isinstance(backend, DeviceBackend):
             return None
-        return _averaged(self._ask.engine, backend)  # another backend where the tile was halved
+        return _averaged(self._run.engine, backend)  # another backend where the tile was halved
 
 
 @once
@@ -128,7 +128,7 @@ class Averaged:
         # Rows of an instance, with what fills the last block up.
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
-        table = shape.corners * shape.outputs * 8  # in float64, or a sum and what it lost
+        table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
         self._most = engine.memory.fits("results", table)  # instances at a time
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
@@ -158,10 +158,10 @@ class Averaged:
     def _preparing(self) -> ProgramRecipe:
         """Recipe of the program that makes it."""
         p, P = self._programs, self._P
-        run = partial(prepared_rows, p.structure.of, P)
+        function = partial(prepared_rows, p.structure.of, P)
         arguments = (p.params, self._rows, p.players)
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
-        return ProgramRecipe(key, run, arguments, what=what, results=p.same)
+        return ProgramRecipe(key, function, arguments, what=what, results=p.same)
 
     @cached_property
     def _donors(self) -> jax.Array:
@@ -193,7 +193,7 @@ class Averaged:
             tables, own.full[here], own.span[here], well[here] = self._tables(codes[here], done)
             tables[:, -1] = own.full[here]  # all donors have this score, which needs no mean
             own.empty[here] = tables[:, 0]
-            matrix = weights.corners(self.shape.P, self.shape.corners)  # [2^P, P]
+            matrix = weights.subsets(self.shape.P, self.shape.subsets)  # [2^P, P]
             tables -= tables[:, :1]
             own.phi[here] = (tables.swapaxes(1, 2) @ matrix).swapaxes(1, 2)
         return well
@@ -214,7 +214,7 @@ class Averaged:
         blocks = np.asarray(self._blocks)[segment]
         work = np.stack([instance, segment, blocks], axis=1).astype(np.int32)
         tables, full, well = (
-            np.zeros((n, self.shape.corners, K)),
+            np.zeros((n, self.shape.subsets, K)),
             np.zeros((n, K)),
             np.ones(n, bool),
         )
@@ -264,7 +264,8 @@ class Averaged:
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
         tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 3)
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
-        return p.mean_tables(self.shape, arguments)
+        rows = p.block(self.shape.rows)
+        return p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
 
     @cached_property
     def _program(self) -> Any:

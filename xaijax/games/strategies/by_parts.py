@@ -26,9 +26,8 @@ from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
-from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.structures.base import shapes_of
-from xaijax_kernels.structures.listed_means import ListShape, player_parts
+from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
 ROWS_OF_TILE = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
@@ -41,20 +40,20 @@ LEAST_ROWS = 16  # whose parts of players are held
 class ByParts:
     """Sums of parts, where a layer that adds saves enough of the model."""
 
-    def __init__(self, ask: GameRun) -> None:
-        self._ask = ask
+    def __init__(self, run: GameRun) -> None:
+        self._run = run
 
     @property
     def structure(self) -> str:
         """What answers in place of the whole model."""
-        return self._ask.engine.structure_name
+        return self._run.engine.structure_name
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances, or none; bool [n]."""
-        ask = self._ask
-        few = ask.engine.replacement.count < FEWEST_DONORS
-        by = not few and isinstance(ask.backend(), DeviceBackend) and ask.may_structure()
-        return np.full(n, by and ask.engine.known.adds)
+        run = self._run
+        few = run.engine.replacement.count < FEWEST_DONORS
+        by = not few and isinstance(run.backend(), DeviceBackend) and run.may_structure()
+        return np.full(n, by and run.engine.known.adds)
 
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
@@ -64,13 +63,13 @@ class ByParts:
         An instance with a bad score is asked by rows, which name it.
         """
         assert isinstance(backend, DeviceBackend)
-        ask, B, C = self._ask, len(part.donors), len(masks)
-        means, bad = listed_of(ask.engine, backend, B).means(ask, rows, masks, part.donors)
+        run, B, C = self._run, len(part.donors), len(masks)
+        means, bad = listed_of(run.engine, backend, B).means(run, rows, masks, part.donors)
         well = np.flatnonzero(~bad)
-        ask.count.distinct += len(well) * B * C
-        ask.report(len(well) * B * C)
+        run.count.distinct += len(well) * B * C
+        run.report(len(well) * B * C)
         if bad.any():
-            by_rows, some = ByRows(ask), np.flatnonzero(bad)
+            by_rows, some = ByRows(run), np.flatnonzero(bad)
             own = ListedChunk(some, part.coalitions, part.donors, None)
             means[some] = by_rows.of(backend, rows[some], masks, own)
         return means
@@ -78,8 +77,8 @@ class ByParts:
     def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
         """Adds what `of` asks for C coalitions to the run's cost."""
         assert isinstance(backend, DeviceBackend)
-        n, B, cost = len(rows), len(part.donors), self._ask.cost
-        program = listed_of(self._ask.engine, backend, B)
+        n, B, cost = len(rows), len(part.donors), self._run.cost
+        program = listed_of(self._run.engine, backend, B)
         held = capacity(C + program.shape.coalitions, program.most)
         cost.add_rows(rows, C * B)
         cost.add_calls(program.calls(n, C), *program.recipes(held, n))
@@ -98,7 +97,7 @@ class Listed:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure, programs.params)
-        block = known.block(tile.rows, platform_of(programs.mesh))
+        block = programs.block(tile.rows)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions = block // together
@@ -123,13 +122,13 @@ class Listed:
         self._program = cache(lambda *held: programs.compiled.program(self.recipe(*held)))
 
     def means(
-        self, ask: GameRun, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
+        self, run: GameRun, rows: np.ndarray, masks: np.ndarray, donors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """(weighted means [n, C, K], which instances have a bad score [n]).
 
         rows: the instances, int [n]; masks: the coalitions, bool [C, P]; donors: int [B].
         """
-        replacement, shape, programs = ask.engine.replacement, self.shape, self._programs
+        replacement, shape, programs = run.engine.replacement, self.shape, self._programs
         (n, C), K = (len(rows), len(masks)), shape.outputs
         missing = self.segments * shape.donors - len(donors)
         filled = np.pad(donors, (0, missing), mode="edge")
@@ -150,11 +149,11 @@ class Listed:
         for first in range(0, n, step):
             some = rows[first : first + step]
             x = np.zeros((self._rows_of(n), codes.shape[2]), codes.dtype)
-            x[: len(some)] = ask.codes[some]
+            x[: len(some)] = run.codes[some]
             before = (programs.params, put(self._given(put(x))), *fixed)
             here = slice(first, first + step)
             self._some(program, before, C, out[here], bad[here])
-        ask.count.padded += self._rows(n, C) - n * C * len(donors)
+        run.count.padded += self._rows(n, C) - n * C * len(donors)
         out *= scale
         return out, bad
 
@@ -175,10 +174,10 @@ class Listed:
     def _parts(self, rows: Any) -> ProgramRecipe:
         """Recipe of the program that makes what each player of rows adds."""
         p = self._programs
-        run = partial(player_parts, p.structure.of, self.shape.P)
+        function = partial(player_parts, p.structure.of, self.shape.P)
         arguments = (p.params, rows, p.players)
-        what = "what players add"
-        return ProgramRecipe(("player parts", p.structure, self.shape.P), run, arguments, what=what)
+        key, what = ("player parts", p.structure, self.shape.P), "what players add"
+        return ProgramRecipe(key, function, arguments, what=what)
 
     def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
         """Puts the sums of some instances into out [n, C, K], in the donors' order."""
@@ -241,4 +240,4 @@ class Listed:
             shape_of(p.split, p.mesh.size),
             shape_of(p.split, self._tiles, 4),
         )
-        return p.listed_means(shape, arguments)
+        return p.means(listed_means, "listed coalitions", shape, shape.rows, arguments)

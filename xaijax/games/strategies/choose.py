@@ -5,22 +5,23 @@ that takes it.
 
 1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
    no hybrid is asked.
-2. averaged tables, where the model's structure answers corners on a device: instances that differ
+2. averaged tables, where the model's structure answers sub-coalitions on a device: instances that
+differ
    from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
    a score that is no vector of chances.
-3. pairs: all others, by the 2^k corners of a pair that differs in k players; answered by the
+3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; answered by the
    structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
    the model.
 
 **All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
-made of the corners of pairs as in 3.
+made of the sub-coalitions of pairs as in 3.
 
 **Listed coalitions**, of sampled estimators and of sets that the user names:
 
 1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
    with the instances by the model's structure, where its table of values fits the memory; else
    each distinct donor once.
-2. corners of pairs, for instances where they are at most three quarters of the list's rows.
+2. sub-coalitions of pairs, for instances where they are at most three quarters of the list's rows.
 3. sums of parts, by a layer that adds and saves enough of the model, with four donors or more.
 4. the list: one row for each coalition and donor.
 
@@ -45,98 +46,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
-
-import numpy as np
 
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.averaged import ByAveragedTables
+from xaijax.games.strategies.by_pairs import ByPairs
 from xaijax.games.strategies.by_parts import ByParts
 from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form
-from xaijax.games.strategies.corners import ByPairs
 from xaijax.games.strategies.distinct_donors import (
     ByCrossing,
     ByDistinctDonors,
     entries_worth_it,
 )
-from xaijax.games.strategies.listed import ByCorners, ByList, ByRows, Masks
-from xaijax.games.strategies.totals import Means, Stretch, Totals, Weights
+from xaijax.games.strategies.listed import ByList, ByRows, BySubsets, Masks
+from xaijax.games.strategies.totals import Weights
+
+SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
+ListStrategy = ByCrossing | ByDistinctDonors | ByList
 
 
-class SemivalueStrategy(Protocol):
-    """A strategy for semivalues, of one game."""
-
-    def takes(self, stretch: Stretch) -> np.ndarray:
-        """Which instances of the stretch; bool [n]."""
-        ...
-
-    def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
-        """Puts the sums of those at `places` into `own`; bool, those that are answered. The others
-        go to the next strategy.
-        """
-        ...
-
-    def cost(self, stretch: Stretch, places: np.ndarray) -> None:
-        """Adds what `add` asks for to the run's cost; asks the model nothing."""
-        ...
-
-
-def solved(ask: GameRun, weights: Weights) -> ClosedForm | None:
+def solved(run: GameRun, weights: Weights) -> ClosedForm | None:
     """The closed form that gives the values with these weights; None: hybrids are asked. Probes
     the model.
     """
-    engine = ask.probe()
-    linear = ask.quantity.linear and engine.affine is not None
-    return closed_form(engine, weights) if linear and ask.may_solve() else None
+    engine = run.probe()
+    linear = run.quantity.linear and engine.affine is not None
+    return closed_form(engine, weights) if linear and run.may_solve() else None
 
 
-def semivalues(ask: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
-    """Makers of the ways to the values with these weights, in order; says in `ask` what answers.
+def semivalues(run: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
+    """Makers of the ways to the values with these weights, in order; says in `run` what answers.
     Probes the model.
     """
-    form = solved(ask, weights)
-    ask.closed = form is not None
+    form = solved(run, weights)
+    run.closed = form is not None
     if form is not None:
-        ask.structure = form.name
-        return [partial(ByClosedForm, ask, form)]
-    pairs = partial(ByPairs, ask, weights)
-    if not ask.may_structure():
-        ask.structure = None
+        run.structure = form.name
+        return [partial(ByClosedForm, run, form)]
+    pairs = partial(ByPairs, run, weights)
+    if not run.may_structure():
+        run.structure = None
         return [pairs]
-    ask.structure = ask.engine.structure_name
-    return [partial(ByAveragedTables, ask, weights), pairs]
+    run.structure = run.engine.structure_name
+    return [partial(ByAveragedTables, run, weights), pairs]
 
 
-class ListStrategy(Protocol):
-    """A strategy for the values of listed coalitions, of one game."""
-
-    @property
-    def structure(self) -> str | None:
-        """The name of what answers in place of the whole model; None: the model does."""
-        ...
-
-    def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """(instances, means over donors [n, C, K]) of the instances `chosen`; None: the next one
-        answers them.
-        """
-        ...
-
-
-def listed(ask: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
+def listed(run: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
     """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
     before leaves the instances to it. Probes the model.
 
     few: they are few, so that their distinct donors may be fewer than the list's rows.
     """
     own = masks[0 : len(masks)] if few else None
-    entries = None if own is None else entries_worth_it(ask, own)
+    entries = None if own is None else entries_worth_it(run, own)
     if own is None or entries is None:
-        yield by_list(ask, masks, K)
+        yield by_list(run, masks, K)
     else:
-        yield ByCrossing(ask, own, entries, K)
-        yield ByDistinctDonors(ask, own, entries, K)
+        yield ByCrossing(run, own, entries, K)
+        yield ByDistinctDonors(run, own, entries, K)
 
 
-def by_list(ask: GameRun, masks: Masks, K: int) -> ByList:
-    """The strategy for a list of coalitions: corners, a layer or rows answer an instance."""
-    return ByList(ask, [ByCorners(ask), ByParts(ask), ByRows(ask)], masks, K)
+def by_list(run: GameRun, masks: Masks, K: int) -> ByList:
+    """The strategy for a list of coalitions: sub-coalitions, a layer or rows answer an instance."""
+    return ByList(run, [BySubsets(run), ByParts(run), ByRows(run)], masks, K)

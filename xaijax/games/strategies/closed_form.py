@@ -23,8 +23,8 @@ Columns = Callable[[np.ndarray], np.ndarray]  # codes [n, F] -> what the layer r
 class ByClosedForm:
     """The strategy for all instances of a model whose structure has a closed form."""
 
-    def __init__(self, ask: GameRun, form: ClosedForm) -> None:
-        self._ask, self._form = ask, form
+    def __init__(self, run: GameRun, form: ClosedForm) -> None:
+        self._run, self._form = run, form
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Every instance; bool [n]."""
@@ -32,13 +32,13 @@ class ByClosedForm:
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
         """Puts the sums of the whole stretch into `own`; bool, all of them."""
-        self._form.add(own, self._ask.codes[stretch.here])
-        self._ask.answered(len(places))
+        self._form.add(own, self._run.codes[stretch.here])
+        self._run.answered(len(places))
         return np.ones(len(places), bool)
 
     def cost(self, stretch: Stretch, places: np.ndarray) -> None:
         """Adds one full row of each to the run's cost: no hybrid is asked."""
-        self._ask.cost.add_rows(stretch.here[places], 1)
+        self._run.cost.add_rows(stretch.here[places], 1)
 
 
 class ClosedForm:

@@ -10,21 +10,27 @@ Letters: N instances, B donors, P players, C coalitions, E entries (coalition, d
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from xaijax.core.errors import MemoryPlanError
 from xaijax.games.certify import ROWS_AT_A_TIME
+from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import THREADS, beside
 from xaijax.games.engine.evaluator import Engine, once
-from xaijax.games.engine.player_values import distinct
+from xaijax.games.engine.player_values import Values, distinct, kernel_of, values_of
 from xaijax.games.run import GameRun
-from xaijax.games.strategies.crossed import crossed
 from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
+from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
 
 WORTH = 0.75  # of the rows that the list would need
 MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept
+MOST_INSTANCES = 1 << 11  # in one call; two calls run at the same time
 
 
 @dataclass(frozen=True)
@@ -99,26 +105,26 @@ def means(entries: Entries, values: np.ndarray) -> np.ndarray:
     return first + np.add.reduceat(change, entries.start, axis=1)
 
 
-def entries_worth_it(ask: GameRun, masks: np.ndarray) -> Entries | None:
+def entries_worth_it(run: GameRun, masks: np.ndarray) -> Entries | None:
     """What each instance is asked by distinct donors; None if that saves too little."""
-    replacement = ask.engine.replacement
-    if not ask.engine.model.deterministic or ask.engine.listed < len(masks):
+    replacement = run.engine.replacement
+    if not run.engine.model.deterministic or run.engine.listed < len(masks):
         return None
     apart = masks[masks.any(axis=1)]
     if not len(apart):
         return None
-    entries = entries_of(ask.engine, apart)
-    slot = 1 << ask.backend().slot_bits
+    entries = entries_of(run.engine, apart)
+    slot = 1 << run.backend().slot_bits
     listed = -(-len(apart) // slot) * slot * replacement.count
     return entries if len(entries) <= WORTH * listed else None
 
 
-def rows_of_list(ask: GameRun, masks: np.ndarray) -> int:
+def rows_of_list(run: GameRun, masks: np.ndarray) -> int:
     """Model rows that a list asks of one instance at most; asks the model nothing."""
     apart = masks[masks.any(axis=1)]
-    if not ask.engine.model.deterministic or not len(apart):
-        return len(masks) * ask.engine.replacement.count
-    return len(entries_of(ask.engine, apart))
+    if not run.engine.model.deterministic or not len(apart):
+        return len(masks) * run.engine.replacement.count
+    return len(entries_of(run.engine, apart))
 
 
 class ByDistinctDonors:
@@ -126,25 +132,24 @@ class ByDistinctDonors:
 
     structure: str | None = None
 
-    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
-        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+    def __init__(self, run: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._run, self._masks, self._entries, self._K = run, masks, entries, K
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """Means of the instances `chosen`."""
-        for here in stretches(self._ask, self._entries, chosen, self._K):
-            found = self._asked(here)
-            yield here, with_donors(self._ask, self._masks, here, found)
+        for rows in stretches(self._run, self._entries, chosen, self._K):
+            yield rows, with_donors(self._run, self._masks, rows, self._means(rows))
 
-    def _asked(self, here: np.ndarray) -> np.ndarray:
+    def _means(self, here: np.ndarray) -> np.ndarray:
         """Means of the coalitions that keep something; [n, C of them, K]."""
-        ask, entries = self._ask, self._entries
-        donors = ask.engine.replacement.bits
+        run, entries = self._run, self._entries
+        donors = run.engine.replacement.bits
         kept = self._masks[self._masks.any(axis=1)]  # those that entries number
-        masks = np.concatenate([kept, np.ones((1, ask.P), bool)])
-        same = agreeing(entries, agreement_codes(ask.codes[here]), donors)
+        masks = np.concatenate([kept, np.ones((1, run.P), bool)])
+        same = agreeing(entries, agreement_codes(run.codes[here]), donors)
         instance, entry = np.nonzero(~same)
         unchanged = np.flatnonzero(same.any(axis=1))
-        answers = ask.rows_asked(
+        answers = run.rows_asked(
             here,
             np.concatenate([instance, unchanged]),
             np.concatenate([entries.donor[entry], np.zeros(len(unchanged), np.int32)]),
@@ -163,40 +168,144 @@ class ByDistinctDonors:
 
 
 class ByCrossing:
-    """The same by the model's structure: instances with distinct donors, see `crossed`."""
+    """The same by the model's structure: all instances crossed with the distinct donors of each
+    coalition.
 
-    def __init__(self, ask: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
-        self._ask, self._masks, self._entries, self._K = ask, masks, entries, K
+    The layer of a hybrid is the sum of what its players' values add, by a table of them
+    (`player_values`); or a product. No row is made, and what follows the layer is asked for
+    thousands of hybrids at once.
+    """
+
+    def __init__(self, run: GameRun, masks: np.ndarray, entries: Entries, K: int) -> None:
+        self._run, self._masks, self._entries, self._K = run, masks, entries, K
 
     @property
     def structure(self) -> str:
         """What answers in place of the whole model."""
-        return self._ask.engine.structure_name
+        return self._run.engine.structure_name
 
     def means(self, chosen: np.ndarray) -> Iterator[Means] | None:
-        """Means of the instances `chosen`; None: the next strategy answers them."""
-        ask = self._ask
-        apart = self._masks[self._masks.any(axis=1)]
-        found = crossed(ask, apart, self._entries, chosen, self._K) if ask.may_cross() else None
-        return None if found is None else self._parts(chosen, found)
+        """Means of the instances `chosen`; None: the next strategy answers them, since a score is
+        bad, or the table of values does not fit.
+        """
+        run = self._run
+        values = values_of(run.engine, run.codes) if run.may_cross() else None
+        crossed = None if values is None else self._crossed(values, chosen)
+        if crossed is None:
+            return None
+        run.answered(len(chosen))
+        return self._stretches(chosen, crossed)
 
-    def _parts(self, chosen: np.ndarray, found: np.ndarray) -> Iterator[Means]:
+    def _stretches(self, chosen: np.ndarray, crossed: np.ndarray) -> Iterator[Means]:
         first = 0
-        for here in stretches(self._ask, self._entries, chosen, self._K):
-            own = found[first : first + len(here)]
-            yield here, with_donors(self._ask, self._masks, here, own)
-            first += len(here)
+        for rows in stretches(self._run, self._entries, chosen, self._K):
+            of_rows = crossed[first : first + len(rows)]
+            yield rows, with_donors(self._run, self._masks, rows, of_rows)
+            first += len(rows)
+
+    def _crossed(self, values: Values, chosen: np.ndarray) -> np.ndarray | None:
+        """Means of the coalitions that keep something, float64 [n, C, K]; None: a score is bad."""
+        engine, masks = self._run.engine, self._masks[self._masks.any(axis=1)]
+        if masks.all():
+            answers = self._run.ends.rows_by_values
+            if answers is None:
+                return None
+            own, score = answers[chosen], engine.score
+            scores = own if score is None else np.asarray(score(own, own))
+            kept = np.isfinite(scores) if score is None else score.kept(scores)
+            means = np.repeat(scores[:, None], len(masks), axis=1).astype(np.float64)
+            return means if kept.all() else None
+        # A block holds its parts twice or three times while they are made.
+        per_coalition = 3 * INSTANCES * values.table.shape[1] * values.table.dtype.itemsize
+        step = max(1, engine.memory.fits("results", per_coalition))
+        parts = []
+        for c in range(0, len(masks), step):
+            chunk = masks[c : c + step]
+            blocks = chunk, *_blocks(self._entries, values, chunk, c)
+            part = self._chunk(values, blocks, chosen)
+            if part is None:
+                return None
+            parts.append(part)
+        return np.concatenate(parts, axis=1)
+
+    def _chunk(
+        self, values: Values, blocks: tuple[np.ndarray, ...], chosen: np.ndarray
+    ) -> np.ndarray | None:
+        """The means of some coalitions, as `crossed_means` takes them. Two calls run at the same
+        time, if the memory holds both.
+        """
+        engine, N = self._run.engine, len(chosen)
+        size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
+
+        def arguments(first: int) -> tuple[Any, ...]:
+            rows = chosen[np.minimum(np.arange(first, first + size), N - 1)]
+            return engine.model.params, values.table, values.of_rows[rows], *blocks
+
+        key = ("crossed", engine.structure, engine.score, self._K)
+        function = kernel_of(crossed_means, engine, INSTANCES * DONORS, INSTANCES, values, self._K)
+        what, ahead = "instances crossed with donors", THREADS
+        recipe = ProgramRecipe(key, function, arguments(0), what=what, ahead=ahead)
+        try:
+            program = engine.compiled.program(recipe)
+        except MemoryPlanError:
+            ahead = 0
+            program = engine.compiled.program(replace(recipe, ahead=0))
+        waiting: deque[tuple[slice, Any]] = deque()
+        out = np.empty((N, len(blocks[0]), self._K))
+
+        def read() -> bool:
+            """Waits for the first of the calls; returns whether all its scores are good."""
+            place, call = waiting.popleft()
+            means, bad = call.result()
+            out[place] = np.asarray(means)[: len(out[place])]
+            return not bad
+
+        for first in range(0, N, size):  # arguments of one shape: the program is looked up once
+            waiting.append((slice(first, first + size), beside(program, arguments(first))))
+            if len(waiting) > ahead and not read():
+                return None
+        return out if all(read() for _ in range(len(waiting))) else None
 
 
-def stretches(ask: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
+def _blocks(
+    entries: Entries, values: Values, masks: np.ndarray, first: int
+) -> tuple[np.ndarray, ...]:
+    """(coalition [blocks], whether it begins there, donors [blocks, D, P], weights [blocks, D]) of
+    the coalitions masks bool [C, P], the entries' from `first` on.
+    """
+    ends = [*entries.start[1:], len(entries)]
+    coalition, begins, donors, weights = [], [], [], []
+    for c, kept in enumerate(masks):
+        entry = slice(entries.start[first + c], ends[first + c])
+        numbers = values.of_donors[entries.donor[entry]]
+        # Values that multiply alike have one number, see `player_values`; those that are left keep
+        # the donors' order, which does not depend on the instances.
+        once, place = np.zeros(1, int), np.zeros(1, int)
+        if not kept.all():
+            once, place = distinct(numbers[:, ~kept])
+        order = np.argsort(once)
+        once, weight = once[order], np.bincount(place, entries.weight[entry])[order]
+        blocks = -(-len(once) // DONORS)
+        filled = 0, blocks * DONORS - len(once)
+        coalition.append(np.full(blocks, c, np.int32))
+        begins.append(np.arange(blocks) == 0)
+        donors.append(np.pad(numbers[once], (filled, (0, 0)), mode="edge"))
+        weights.append(np.pad(weight, filled))
+    joined = [np.concatenate(part) for part in (coalition, begins, donors, weights)]
+    shape = len(joined[0]), DONORS
+    weight = joined[3].reshape(shape).astype(values.table.dtype)
+    return joined[0], joined[1], joined[2].reshape(*shape, -1), weight
+
+
+def stretches(run: GameRun, entries: Entries, chosen: np.ndarray, K: int) -> Iterator[np.ndarray]:
     """Instances int [n] whose answers are held together."""
-    fits = min(ROWS_AT_A_TIME, ask.engine.memory.fits("answers", 32 + 16 * K))
-    step = max(1, min(ask.engine.rows_at_a_time, fits // len(entries)))
+    fits = min(ROWS_AT_A_TIME, run.engine.memory.fits("answers", 32 + 16 * K))
+    step = max(1, min(run.engine.rows_at_a_time, fits // len(entries)))
     for first in range(0, len(chosen), step):
         yield chosen[first : first + step]
 
 
-def with_donors(ask: GameRun, masks: np.ndarray, here: np.ndarray, found: np.ndarray) -> np.ndarray:
+def with_donors(run: GameRun, masks: np.ndarray, here: np.ndarray, found: np.ndarray) -> np.ndarray:
     """All coalitions [n, C, K]: those that keep something, found, and those that keep nothing,
     which are a donor, whoever x is.
     """
@@ -204,5 +313,5 @@ def with_donors(ask: GameRun, masks: np.ndarray, here: np.ndarray, found: np.nda
     out = np.empty((len(here), len(masks), found.shape[2]))
     out[:, apart] = found
     if not apart.all():
-        out[:, ~apart] = ask.ends.of_donors(here)[:, None]
+        out[:, ~apart] = run.ends.of_donors(here)[:, None]
     return out

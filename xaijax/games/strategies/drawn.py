@@ -6,15 +6,10 @@ T tiles, M lists of coalitions.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-import jax.numpy as jnp
 import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.player_values import Values, head_of, values_of
+from xaijax.games.engine.player_values import Values, kernel_of, values_of
 from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores
 
@@ -25,33 +20,33 @@ MOST_COALITIONS = 1 << 7  # of a draw: the rest of the model is traced for all h
 MOST_NUMBERS = 1 << 22  # of the layer of a tile
 
 
-def drawn_values(ask: GameRun, L: int) -> Values | None:
+def drawn_values(run: GameRun, L: int) -> Values | None:
     """What the players of this game's rows add to the layer; None if draws go by full rows."""
-    engine = ask.engine
-    ask.backend()  # probes the model
-    if not ask.may_cross():
+    engine = run.engine
+    run.backend()  # probes the model
+    if not run.may_cross():
         return None
     known = engine.known
     if not known.adds or L > MOST_COALITIONS or MOST_DRAWS * L * known.width > MOST_NUMBERS:
         return None
     per_row = engine.players.count * known.width * engine.replacement.codes.itemsize
-    if (ask.N + engine.replacement.count) * per_row > engine.memory.share("parts"):
+    if (run.N + engine.replacement.count) * per_row > engine.memory.share("parts"):
         return None
-    return values_of(ask.engine, ask.codes)
+    return values_of(run.engine, run.codes)
 
 
 def drawn(
-    ask: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
+    run: GameRun, values: Values, instance: np.ndarray, donor: np.ndarray, masks: np.ndarray
 ) -> np.ndarray | None:
     """Scores, float64 [n, D, L, K]; None: one is bad.
 
     instance, donor: int [n, D]; masks bool [D, L, P], or [1, L, P] for all draws.
     """
-    engine = ask.engine
+    engine = run.engine
     (M, L, _), shape = masks.shape, instance.shape
     of_rows, of_donors = values.parts
     tile = min(MOST_DRAWS, max(DRAWS, 1 << ((HYBRIDS // L).bit_length() - 1)))
-    run = _run(engine, L, tile, values.table.dtype)
+    function = kernel_of(drawn_scores, engine, L * tile, tile, values)
     key = ("drawn", engine.structure, engine.score, L, tile)
     listed = np.broadcast_to(np.arange(shape[1]), shape) if M > 1 else np.zeros(shape, np.int32)
     flat = [np.ascontiguousarray(a, np.int32).ravel() for a in (instance, donor, listed)]
@@ -63,29 +58,16 @@ def drawn(
         tiles = -(-tiles // 4) * 4 if tiles > 4 else 1 << (tiles - 1).bit_length()
         some = [np.pad(a, (0, tiles * tile - count), mode="edge").reshape(tiles, -1) for a in some]
         arguments = (engine.model.params, of_rows, of_donors, *some, masks)
-        recipe = ProgramRecipe(key, run, arguments, what="drawn hybrids")
+        recipe = ProgramRecipe(key, function, arguments, what="drawn hybrids")
         scores, bad = engine.compiled.run(recipe)
         parts.append((scores, bad, count))
-    ask.answered(total * L)
+    run.answered(total * L)
     if any(int(bad) for _, bad, _ in parts):
         return None
-    found = np.empty((total, L, ask.engine.outputs))
+    found = np.empty((total, L, run.engine.outputs))
     first = 0
     for scores, _, count in parts:
         by_draw = np.asarray(scores).swapaxes(1, 2)  # [T, D, L, K]
         found[first : first + count] = by_draw.reshape(-1, *by_draw.shape[2:])[:count]
         first += count
     return found.reshape(*shape, L, -1)
-
-
-def _run(engine: Engine, L: int, tile: int, dtype: Any) -> Any:
-    """What a program is compiled of."""
-    score = engine.score
-    return partial(
-        drawn_scores,
-        engine.structure.of,
-        head_of(engine, L * tile, dtype),
-        head_of(engine, tile, dtype),
-        (lambda answers, own: answers) if score is None else score,
-        jnp.isfinite if score is None else score.kept,
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.listed import ListedStream
 from xaijax_kernels.engine.tables import host_ranks
 
-# An instance is asked by corners if its pairs need at most this share of the rows.
+if TYPE_CHECKING:
+    from xaijax.games.strategies.by_parts import ByParts
+
+# An instance is asked by sub-coalitions if its pairs need at most this share of the rows.
 WORTH = 0.75
 MOST_ROWS = 1 << 24  # answers held at a time, where memory allows
 
 
-def corner_rows(differs: np.ndarray, C: int) -> np.ndarray:
-    """Rows that each pair needs for C coalitions: its 2^k corners, or C if fewer; [..., B]."""
+def subset_rows(differs: np.ndarray, C: int) -> np.ndarray:
+    """Rows of each pair for C coalitions: its 2^k sub-coalitions, or C if fewer; [..., B]."""
     k = differs.sum(axis=-1, dtype=np.int64)
     return np.minimum(np.int64(1) << np.minimum(k, 62), C)
 
@@ -70,52 +73,33 @@ class ListedChunk:
         return None if self.of_all is None else self.of_all[self.instances][:, self.donors]
 
 
-class StrategyOfList(Protocol):
-    """How some instances of a list are asked."""
-
-    @property
-    def structure(self) -> str | None:
-        """The name of what answers in place of the whole model; None: the model does."""
-        ...
-
-    def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
-        """Which of n instances, by C coalitions at a time; bool [n]."""
-        ...
-
-    def of(
-        self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
-    ) -> np.ndarray:
-        """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
-        ...
-
-    def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
-        """Adds what `of` asks for C coalitions to the run's cost."""
-        ...
+# How some instances of a list are asked; each goes to the first strategy that takes it.
+StrategyOfList: TypeAlias = "BySubsets | ByParts | ByRows"
 
 
-class ByCorners:
-    """A pair's corners, where they are fewer than the coalitions."""
+class BySubsets:
+    """A pair's sub-coalitions, where they are fewer than the coalitions."""
 
     structure: str | None = None
 
-    def __init__(self, ask: GameRun) -> None:
-        self._ask = ask
+    def __init__(self, run: GameRun) -> None:
+        self._run = run
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """Which of n instances, by C coalitions at a time; bool [n]."""
         if differs is None:
             return np.zeros(n, bool)
-        return corner_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
+        return subset_rows(differs, C).sum(axis=1) <= WORTH * C * differs.shape[1]
 
     def of(
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
         """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
-        ask, differs, donors = self._ask, part.differs, part.donors
+        run, differs, donors = self._run, part.differs, part.donors
         assert differs is not None
         n, B, _ = differs.shape
         instance, donor = np.repeat(np.arange(n), B), np.tile(donors, n)
-        pairs = ask.pack(backend, instance, donor, differs, len(masks))
+        pairs = run.pack(backend, instance, donor, differs, len(masks))
         first = np.empty(n * B, np.int32)
         first[pairs.order] = pairs.first
         places = (
@@ -123,18 +107,18 @@ class ByCorners:
             (first >= LISTED).reshape(n, B),
             host_ranks(differs),
         )
-        return backend.pair_means(pairs, ask.question(pairs, rows, donors, backend, masks), places)
+        return backend.pair_means(pairs, run.question(pairs, rows, donors, backend, masks), places)
 
     def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
         """Adds what `of` asks for C coalitions to the run's cost."""
-        differs, cost = part.differs, self._ask.cost
+        differs, cost = part.differs, self._run.cost
         assert differs is not None
         n, B, _ = differs.shape
         slot = 1 << backend.slot_bits
-        asked = corner_rows(differs, C)
+        asked = subset_rows(differs, C)
         held = int((-(-asked // slot) * slot).sum())
-        more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C corners
-        kind = "mixed" if more.any() else "corners"
+        more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C sub-coalitions
+        kind = "mixed" if more.any() else "subsets"
         cost.add_rows(rows, asked.sum(axis=1))
         cost.add_calls(backend.calls(held), *backend.pair_mean_recipes(kind, held, n, B, C))
 
@@ -144,8 +128,8 @@ class ByRows:
 
     structure: str | None = None
 
-    def __init__(self, ask: GameRun) -> None:
-        self._ask = ask
+    def __init__(self, run: GameRun) -> None:
+        self._run = run
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances."""
@@ -155,53 +139,53 @@ class ByRows:
         self, backend: Backend, rows: np.ndarray, masks: np.ndarray, part: ListedChunk
     ) -> np.ndarray:
         """Means over the part's donors, float64 [n, C, K]; masks bool [C, P]."""
-        ask, donors = self._ask, part.donors
+        run, donors = self._run, part.donors
         stream = ListedStream(
             np.arange(len(rows), dtype=np.int32),
             donors.astype(np.int32),
             len(masks),
-            ask.P,
+            run.P,
             backend.slot_bits,
         )
-        ask.counted(stream)
-        return backend.stream_means(stream, ask.question(stream, rows, donors, backend, masks))
+        run.counted(stream)
+        return backend.stream_means(stream, run.question(stream, rows, donors, backend, masks))
 
     def cost(self, backend: Backend, rows: np.ndarray, C: int, part: ListedChunk) -> None:
         """Adds what `of` asks for C coalitions to the run's cost."""
-        B, slot, cost = len(part.donors), 1 << backend.slot_bits, self._ask.cost
+        B, slot, cost = len(part.donors), 1 << backend.slot_bits, self._run.cost
         held = len(rows) * -(-C // slot) * slot * B
         cost.add_rows(rows, C * B)
         cost.add_calls(backend.calls(held), *backend.stream_mean_recipes(held, B, C))
 
 
 class ByList:
-    """One list of coalitions, a stretch of instances at a time: corners of pairs, sums of parts, or
-    one row for each coalition and donor.
+    """One list of coalitions, a stretch of instances at a time: sub-coalitions of pairs, sums of
+    parts, or one row for each coalition and donor.
     """
 
     def __init__(
-        self, ask: GameRun, strategies: Sequence[StrategyOfList], masks: Masks, K: int
+        self, run: GameRun, strategies: Sequence[StrategyOfList], masks: Masks, K: int
     ) -> None:
         """strategies: each instance goes to the first that takes it; masks bool [C, P], or what
         gives such an array for a slice.
         """
-        self._ask, self._strategies, self._masks = ask, strategies, masks
-        self._B = len(ask.engine.replacement.weights)
-        self._most = max(1, min(MOST_ROWS, ask.engine.memory.fits("answers", 16 * K)))
+        self._run, self._strategies, self._masks = run, strategies, masks
+        self._B = len(run.engine.replacement.weights)
+        self._most = max(1, min(MOST_ROWS, run.engine.memory.fits("answers", 16 * K)))
         self._K = K
         self.structure: str | None = None  # what answered some instances, if the model did not
 
     def means(self, chosen: np.ndarray) -> Iterator[Means]:
         """(instances, means over donors [n, C, K]) of the instances `chosen`."""
-        ask, backend = self._ask, self._ask.backend()
+        run, backend = self._run, self._run.backend()
         for rows, differs in self._stretches(chosen):
-            run = partial(self._means, rows, differs)
-            backend, found = ask.with_less_where_memory_is_short(backend, run)
-            yield rows, ask.with_offset(found)
+            compute = partial(self._means, rows, differs)
+            backend, found = run.with_less_where_memory_is_short(backend, compute)
+            yield rows, run.with_offset(found)
 
     def cost(self, chosen: np.ndarray) -> None:
         """Adds what `means` asks for to the run's cost."""
-        backend, cost, C = self._ask.backend(), self._ask.cost, len(self._masks)
+        backend, cost, C = self._run.backend(), self._run.cost, len(self._masks)
         for rows, differs in self._stretches(chosen):
             before = cost.rows[rows].sum()
             for strategy, part in self._parts(backend, len(rows), differs):
@@ -209,14 +193,14 @@ class ByList:
                 strategy.cost(backend, rows[part.instances], coalitions, part)
             asked = int(cost.rows[rows].sum() - before)
             cost.hold(answers=16 * self._K * min(self._most, asked))
-        cost.hold(lists=12 * self._ask.P * min(C, self._ask.engine.listed))
+        cost.hold(lists=12 * self._run.P * min(C, self._run.engine.listed))
 
     def _stretches(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """(instances int [n], how they differ from the donors, bool [n, B, P]) that are asked
         together. None: nothing may be asked once for two, since the model is random.
         """
-        random = not self._ask.engine.model.deterministic
-        for first, differs in self._ask.differing(chosen):
+        random = not self._run.engine.model.deterministic
+        for first, differs in self._run.differing(chosen):
             yield chosen[first : first + len(differs)], None if random else differs
 
     def _means(self, rows: np.ndarray, differs: np.ndarray | None, backend: Backend) -> np.ndarray:
@@ -234,9 +218,9 @@ class ByList:
         """What is asked together, and the strategy that takes it."""
         slot, B, C = 1 << backend.slot_bits, self._B, len(self._masks)
         fits = max(slot, self._most // B // slot * slot)
-        step = min(self._ask.engine.listed, fits)
+        step = min(self._run.engine.listed, fits)
         left, taken = np.arange(n), []
-        for strategy in self._strategies:  # corners are asked once for each part of the list
+        for strategy in self._strategies:  # sub-coalitions are asked once for each part of the list
             places = strategy.takes(n, differs, min(step, C))[left]
             if places.any():
                 taken.append((strategy, left[places]))
@@ -257,18 +241,18 @@ class ByList:
 # One row for each coalition and donor, by the model itself.
 
 
-def own_list_means(ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int) -> np.ndarray:
+def own_list_means(run: GameRun, rows: np.ndarray, masks: np.ndarray, K: int) -> np.ndarray:
     """Means over donors, float64 [n, C, K], of the instances `rows` [n]; masks bool [n, C, P]."""
-    run = partial(_means, ask, rows, masks, K)
-    return ask.with_offset(ask.with_less_where_memory_is_short(ask.backend(), run)[1])
+    compute = partial(_means, run, rows, masks, K)
+    return run.with_offset(run.with_less_where_memory_is_short(run.backend(), compute)[1])
 
 
 def _means(
-    ask: GameRun, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
+    run: GameRun, rows: np.ndarray, masks: np.ndarray, K: int, backend: Backend
 ) -> np.ndarray:
     """The same on this backend, as many at a time as the memory holds."""
     n, C, P = masks.shape
-    slot, engine = 1 << backend.slot_bits, ask.engine
+    slot, engine = 1 << backend.slot_bits, run.engine
     B, most = len(engine.replacement.weights), max(1, engine.memory.fits("answers", 16 * K))
     most = min(MOST_ROWS, most)
     step = min(engine.listed, max(slot, most // B // slot * slot))
@@ -288,8 +272,8 @@ def _means(
             for b in range(0, B, donors):
                 of = np.arange(b, min(b + donors, B), dtype=np.int32)
                 stream = ListedStream(places, of, own, P, backend.slot_bits, own=True)
-                ask.counted(stream)
-                question = ask.question(stream, rows[i : i + together], of, backend, listed)
+                run.counted(stream)
+                question = run.question(stream, rows[i : i + together], of, backend, listed)
                 found = backend.stream_means(stream, question)
                 out[i : i + together, c : c + own] += found[:, :own]
     return out

@@ -38,7 +38,7 @@ def refuse_too_many(asked: int, donors: int, sets: int) -> None:
 
 
 def plain_sums(
-    ask: GameRun,
+    run: GameRun,
     replaced: np.ndarray,  # bool [C, P]; the first set is empty
     outer: tuple[np.ndarray, ...] | None,  # G times int64 [D]; None: every instance by itself
     inner: np.ndarray,  # int64 [B]
@@ -51,15 +51,15 @@ def plain_sums(
     int64 where no sum can overflow, else Python integers in an array of objects. Asks the model
     N B (C - 1) + N rows, in an order that follows from these sizes.
     """
-    asked = np.arange(ask.N) if outer is None else np.flatnonzero(np.any(outer, axis=0))
+    asked = np.arange(run.N) if outer is None else np.flatnonzero(np.any(outer, axis=0))
     B, C = len(inner), len(replaced)
     refuse_too_many(len(asked), B, C)
-    ask.backend()
-    K = ask.engine.outputs
+    run.backend()
+    K = run.engine.outputs
     heaviest = 1 if outer is None else max(int(one.sum()) for one in outer)
     wide = int(inner.sum()) * width >= 1 << 57  # the sum over donors alone
     small = not wide and heaviest * int(inner.sum()) * width < 1 << 62
-    N, G = (ask.N, 1) if outer is None else (1, len(outer))
+    N, G = (run.N, 1) if outer is None else (1, len(outer))
     sums = np.zeros((N, G, C, K), np.int64 if small else object)
 
     def add(rows: np.ndarray, sets: slice, part: np.ndarray) -> None:
@@ -70,9 +70,11 @@ def plain_sums(
         for g, weights in enumerate(outer):
             sums[0, g, sets] += weighted_sum(weights[rows], part, small)
 
-    for rows, sets, scores in _scores(ask, asked, ~replaced[1:], B):
+    for rows, sets, scores in _scores(run, asked, ~replaced[1:], B):
         add(rows, sets.sets, over_donors(inner[sets.donors], to_ints(scores), wide))
-    for rows, scores in _own_scores(ask, asked):
+    step = run.engine.rows_at_a_time
+    for rows in (asked[n : n + step] for n in range(0, len(asked), step)):
+        scores = run.full_rows(rows)
         own = to_ints(scores) if nothing is None else np.full_like(to_ints(scores), nothing)
         own = own.astype(object) if wide else own
         add(rows, slice(0, 1), own[:, None] * int(inner.sum()))
@@ -114,13 +116,13 @@ class _Part:
 
 
 def _scores(
-    ask: GameRun, asked: np.ndarray, kept: np.ndarray, B: int
+    run: GameRun, asked: np.ndarray, kept: np.ndarray, B: int
 ) -> Iterator[tuple[np.ndarray, _Part, np.ndarray]]:
     """(instances [n], which sets and donors, float64 [n, C', B', K]) piece by piece."""
     C = len(kept)
-    step_c = max(1, min(C, ask.engine.listed, LISTED))
+    step_c = max(1, min(C, run.engine.listed, LISTED))
     step_b = max(1, min(B, ROWS // step_c))
-    step_n = max(1, min(ask.engine.rows_at_a_time, ROWS // (step_c * step_b)))
+    step_n = max(1, min(run.engine.rows_at_a_time, ROWS // (step_c * step_b)))
     for c in range(0, C, step_c):
         masks = kept[c : c + step_c]
         for b in range(0, B, step_b):
@@ -129,16 +131,6 @@ def _scores(
                 here = asked[n : n + step_n]
                 shape = (len(here), len(masks), len(donors))
                 place, coalition, donor = (one.reshape(-1) for one in np.indices(shape))
-                scores = ask.rows_asked(here, place, donors[donor], coalition, masks)
+                scores = run.rows_asked(here, place, donors[donor], coalition, masks)
                 part = _Part(slice(1 + c, 1 + c + len(masks)), slice(b, b + len(donors)))
                 yield here, part, scores.reshape(*shape, -1)
-
-
-def _own_scores(ask: GameRun, asked: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(instances [n], float64 [n, K]) of the rows as they are."""
-    step = ask.engine.rows_at_a_time
-    whole = np.ones((1, ask.P), bool)
-    for n in range(0, len(asked), step):
-        here = asked[n : n + step]
-        zero = np.zeros(len(here), np.int32)
-        yield here, ask.rows_asked(here, np.arange(len(here)), zero, zero, whole)

@@ -10,7 +10,7 @@ that differ, C coalitions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -58,35 +58,33 @@ class OfSets:
 
 
 class Weights:
-    """The matrices that make values of a pair's corners, for every k, made when first asked for."""
+    """The matrices that make values of a pair's sub-coalitions, for every k, made when first asked
+    for.
+    """
 
     def __init__(self, of: OfPlayers | OfSets) -> None:
         self.of, self.order = of, of.order
-        self.count = lru_cache(None)(self._count)
-        self.corners = lru_cache(None)(self._corners)
-        self.pieces = lru_cache(None)(self._pieces)
+        self.count = cache(partial(semivalues.count, order=of.order))  # k -> M, sets of k players
+        self.subsets = cache(self._subsets)
+        self.pieces = cache(lambda k, low: semivalues.split_matrices(of(k), k, low))
 
     @classmethod
     def semivalue(cls, p: np.ndarray) -> Weights:
         """Weights of single players, p [P]."""
         return cls(OfPlayers(tuple(p.tolist())))
 
-    def _count(self, k: int) -> int:
-        """M, sets of k players."""
-        return semivalues.count(k, self.order)
-
     def places(self, players: np.ndarray, P: int) -> np.ndarray:
         """Places of the sets of some players [.., k] among those of all P; int [.., M]."""
         return players if self.order == 1 else semivalues.places(players, P, self.order)
 
-    def _corners(self, k: int, rows: int) -> np.ndarray:
+    def _subsets(self, k: int, rows: int) -> np.ndarray:
         """float64 [rows, M]; rows past 2^k are zero."""
         matrix = np.zeros((rows, self.count(k)))
-        matrix[: 1 << k] = semivalues.corner_matrix(self.of(k), k)
+        matrix[: 1 << k] = semivalues.subset_matrix(self.of(k), k)
         return matrix
 
-    def _pieces(self, k: int, low: int) -> np.ndarray:
-        return semivalues.split_matrices(self.of(k), k, low)
+
+SUMS = ("phi", "empty", "full", "span", "summed")  # of a `Totals`
 
 
 class Totals:
@@ -105,7 +103,7 @@ class Totals:
         self.empty = np.zeros((N, K))  # value with nothing kept, the mean over donors
         self.full = np.zeros((N, K))  # value with everything kept, f(x)
         self.span = np.zeros(N)  # largest change of the model's answer in any pair
-        self.summed = np.zeros(N)  # corners in the largest sum that a loop took in its own dtype
+        self.summed = np.zeros(N)  # terms of the largest sum that a loop took in its own dtype
         # A random model answers x anew for each donor: f(x) is then the mean of its answers.
         self._P, self._weights = P, weights
         self._w, self._random = donor_weights, random
@@ -116,9 +114,8 @@ class Totals:
     def stretch(self, first: int, last: int) -> Totals:
         """The same sums for the instances [first, last), sharing memory."""
         part = self.like(0)
-        part.phi, part.empty = self.phi[first:last], self.empty[first:last]
-        part.full, part.span = self.full[first:last], self.span[first:last]
-        part.summed = self.summed[first:last]
+        for name in SUMS:
+            setattr(part, name, getattr(self, name)[first:last])
         return part
 
     def like(self, n: int) -> Totals:
@@ -127,7 +124,7 @@ class Totals:
 
     def put(self, rows: np.ndarray, of: Totals, which: np.ndarray) -> None:
         """Puts the instances `which` bool [m] of `of` in the places `rows` int [n]."""
-        for name in ("phi", "empty", "full", "span", "summed"):
+        for name in SUMS:
             getattr(self, name)[rows] = getattr(of, name)[which]
 
     def add(self, rows: np.ndarray, of: Totals) -> None:
@@ -157,8 +154,8 @@ class Totals:
 
     def clear(self) -> None:
         """Sets all sums back to zero, in place."""
-        for sums in (self.phi, self.empty, self.full, self.span, self.summed):
-            sums[...] = 0
+        for name in SUMS:
+            getattr(self, name)[...] = 0
 
     def add_pairs(self, pairs: Pairs, lo: int, hi: int, k: int, sums: np.ndarray) -> None:
         """sums [hi - lo, K, M + 3] of the pairs [lo, hi), all with k players that differ."""

@@ -154,7 +154,7 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
 
 def _fits(game: GameRun, costs: ExactCost, budget: int | None) -> np.ndarray:
     """Whether "auto" enumerates each instance; bool [N]."""
-    fits = (costs.corners <= _most_corners(game, budget)) & (costs.largest <= LARGEST_PAIR)
+    fits = (costs.rows <= _most_corners(game, budget)) & (costs.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
 
 
@@ -183,10 +183,10 @@ def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
 def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> None:
     """Raises for an index that no estimator samples, if "auto" does not enumerate."""
     refuse_too_many(game, costs.largest)
-    n = int(costs.corners.argmax())
+    n = int(costs.rows.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
     raise EnumerationLimitError(
-        f"estimator='auto': X row {n} needs {costs.corners[n]:,} model rows (at most "
+        f"estimator='auto': X row {n} needs {costs.rows[n]:,} model rows (at most "
         f"{costs.largest[n]} of {game.P} players differ from a background row), more than "
         f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
         f"index={index.name!r} is not sampled. Say "
@@ -219,8 +219,8 @@ def warn_long(game: GameRun, costs: ExactCost, choice: EstimatorChoice, exact: E
     take.
     """
     each = game.engine.replacement.count * (choice.budget + 2)
-    enumerated = int(costs.corners[choice.exact].sum())
-    drawn = int(np.minimum(costs.corners[~choice.exact], each).sum()) if choice.sampler else 0
+    enumerated = int(costs.rows[choice.exact].sum())
+    drawn = int(np.minimum(costs.rows[~choice.exact], each).sum()) if choice.sampler else 0
     rows, beside = enumerated + drawn, 0.0
     if choice.sampler is not None:
         K = game.probe().outputs

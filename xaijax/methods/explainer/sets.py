@@ -166,11 +166,11 @@ class SetsAsked:
         """Warns of a long run before it starts; returns the largest number of model rows it may
         take.
         """
-        coming = rows = int(costs.corners.sum())
+        coming = rows = int(costs.rows.sum())
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
             each = game.engine.replacement.count * (choice.budget + 2)
-            rows = int(costs.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
+            rows = int(costs.rows[choice.exact].sum()) + each * int((~choice.exact).sum())
             K = game.probe().outputs
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
             beside = cost.once + int((~choice.exact).sum()) * K * cost.each
@@ -236,10 +236,10 @@ class SetsAsked:
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
-        n = int(np.where(fits, -1, costs.corners).argmax())
+        n = int(np.where(fits, -1, costs.rows).argmax())
         k = int(costs.largest[n])
         # Past the limit the count stops.
-        counted = f"{costs.corners[n]:,}"
+        counted = f"{costs.rows[n]:,}"
         rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
         alone = ""
         if self.order == 1 and self.index.sampled:

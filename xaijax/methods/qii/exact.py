@@ -371,7 +371,7 @@ def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
         _refuse_rows(pairs, what, game, question)
         costs = queries.exact_cost(game)
-        rows = int(costs.corners.astype(float).sum())
+        rows = int(costs.rows.astype(float).sum())
         _refuse_rows(rows, what, game, question)
         refuse_too_many(game, costs.largest)
     return rows

@@ -1,4 +1,5 @@
-"""Values by pairs: each pair's own 2^k corners with the induced weights, averaged over donors.
+"""Values by pairs: each pair's own 2^k sub-coalitions with the induced weights, averaged over
+donors.
 
 No table is built: where the mean over donors comes last, values may be taken pair by pair, those of
 players or of sets of them.
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.loop import Backend, Check, Done, Instances, TileOutputs
+from xaijax.games.engine.loop import Backend, Check, Done, Instances
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
@@ -25,8 +27,8 @@ from xaijax_kernels.engine.lattice import Dispatch, Pairs, runs_of_equal_k
 class ByPairs:
     """The strategy for all instances that no shorter one takes."""
 
-    def __init__(self, ask: GameRun, weights: Weights) -> None:
-        self._ask, self._weights = ask, weights
+    def __init__(self, run: GameRun, weights: Weights) -> None:
+        self._run, self._weights = run, weights
 
     def takes(self, stretch: Stretch) -> np.ndarray:
         """Every instance; bool [n]."""
@@ -34,47 +36,47 @@ class ByPairs:
 
     def add(self, stretch: Stretch, places: np.ndarray, own: Totals) -> np.ndarray:
         """Puts the sums of the instances at `places` into `own`; bool, all of them."""
-        ask, backend, here = self._ask, stretch.backend, stretch.here
+        run, backend, here = self._run, stretch.backend, stretch.here
         assert stretch.differs is not None
         differs = stretch.differs[places]
         B = differs.shape[1]
         instance, donor = np.repeat(places, B), np.tile(np.arange(B), len(places))
-        check = refuse_bad_answers(ask.engine, here, backend)
-        x = ask.instances(here)
-        for _, pairs in ask.packs(backend, instance, donor, differs):
-            done = ask.reporting(pairs)
+        check = refuse_bad_answers(run.engine, here, backend)
+        x = run.instances(here)
+        for _, pairs in run.packs(backend, instance, donor, differs):
+            done = run.reporting(pairs)
             pair_semivalues(backend, pairs, x, self._weights, own, check, done)
         return np.ones(len(places), bool)
 
     def cost(self, stretch: Stretch, places: np.ndarray) -> None:
         """Adds what `add` asks for to the run's cost."""
-        backend, ask = stretch.backend, self._ask
+        backend, run = stretch.backend, self._run
         assert stretch.differs is not None
         k = stretch.differs[places].sum(axis=2, dtype=np.int64)
-        ask.cost.add_rows(stretch.here[places], (np.int64(1) << k).sum(axis=1))
-        for own, slot_bits in _streams_cost(ask, backend, k.ravel()):
+        run.cost.add_rows(stretch.here[places], (np.int64(1) << k).sum(axis=1))
+        for own, slot_bits in _streams_cost(run, backend, k.ravel()):
             sizes = np.unique(own).tolist()
-            ask.cost.add_calls(0, *(self._sum_recipe(backend, k, slot_bits) for k in sizes))
+            run.cost.add_calls(0, *(self._sum_recipe(backend, k, slot_bits) for k in sizes))
 
     def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> ProgramRecipe | None:
         """Recipe of the program that sums pairs of k players that differ; None if there is none."""
         log2_rows, block = max(k, slot_bits), backend.rows_per_block
         if 1 << log2_rows <= block:
-            matrix = self._weights.corners(k, 1 << log2_rows)
+            matrix = self._weights.subsets(k, 1 << log2_rows)
             return backend.pair_recipe(k, slot_bits, matrix, self._weights.count)
         return backend.piece_recipe(self._weights.pieces(k, block.bit_length() - 1))
 
 
-def _streams_cost(ask: GameRun, backend: Backend, k: np.ndarray) -> list[tuple[np.ndarray, int]]:
-    """Adds the calls for the corners of pairs with k players that differ, int [M], to the run's
-    cost; returns (k, log2 of the rows of a slot) of each stream.
+def _streams_cost(run: GameRun, backend: Backend, k: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """Adds the calls for the sub-coalitions of pairs with k players that differ, int [M], to the
+    run's cost; returns (k, log2 of the rows of a slot) of each stream.
     """
     streams = []
-    for own, bits in ask.streams(backend, k):
+    for own, bits in run.streams(backend, k):
         slot_bits = backend.slot_bits if bits is None else bits
         rows = int((np.int64(1) << np.maximum(k[own], slot_bits)).sum())
-        kind = "corners" if bits is None else "structured"
-        ask.cost.add_calls(backend.calls(rows), backend.recipe(kind, bits))
+        kind = "subsets" if bits is None else "structured"
+        run.cost.add_calls(backend.calls(rows), backend.recipe(kind, bits))
         streams.append((k[own], slot_bits))
     return streams
 
@@ -99,8 +101,8 @@ def pair_semivalues(
         with np.errstate(invalid="ignore"):  # answers that are let through though not finite
             # All reductions of the piece are started before the first result is waited for.
             started = [
-                _start(backend, pairs, answers, weights, totals, *run)
-                for run in runs_of_equal_k(pairs, piece.first_row, last)
+                _start(backend, pairs, answers, weights, totals, *stretch)
+                for stretch in runs_of_equal_k(pairs, piece.first_row, last)
             ]
             for finish in started:
                 finish()
@@ -110,7 +112,7 @@ def pair_semivalues(
 def _start(
     backend: Backend,
     pairs: Pairs,
-    answers: TileOutputs,
+    answers: Any,
     weights: Weights,
     totals: Totals,
     k: int,
@@ -121,7 +123,7 @@ def _start(
     piece, block = answers.piece, backend.rows_per_block
     log2_rows = max(k, pairs.slot_bits)
     if 1 << log2_rows <= block:
-        matrix = weights.corners(k, 1 << log2_rows)
+        matrix = weights.subsets(k, 1 << log2_rows)
         sums = backend.pair_sums(answers, k, matrix, weights.count)
         place = (pairs.start[lo:hi] - piece.first_row) >> log2_rows
         return lambda: totals.add_pairs(pairs, lo, hi, k, sums(place))
@@ -136,63 +138,63 @@ def _start(
 
 
 def full_tables(
-    ask: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
+    run: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, means over donors [n, 2^P, K])."""
-    backend = ask.backend()
-    for here, differs in _chunks(ask, chosen, most_rows, most_instances):
-        run = partial(_table_of_stretch, ask, here, differs, K, most_rows)
-        backend, table = ask.with_less_where_memory_is_short(backend, run)
+    backend = run.backend()
+    for here, differs in _chunks(run, chosen, most_rows, most_instances):
+        compute = partial(_table_of_stretch, run, here, differs, K, most_rows)
+        backend, table = run.with_less_where_memory_is_short(backend, compute)
         yield here, table
 
 
 def full_tables_cost(
-    ask: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
+    run: GameRun, chosen: np.ndarray, K: int, most_rows: int, most_instances: int
 ) -> None:
     """Adds what `full_tables` asks for to the run's cost."""
-    backend = ask.backend()
-    for here, differs in _chunks(ask, chosen, most_rows, most_instances):
+    backend = run.backend()
+    for here, differs in _chunks(run, chosen, most_rows, most_instances):
         k = differs.sum(axis=2, dtype=np.int64)
-        for donors in _donors(ask, k, backend, most_rows):
-            _streams_cost(ask, backend, k[:, donors].ravel())
+        for donors in _donors(run, k, backend, most_rows):
+            _streams_cost(run, backend, k[:, donors].ravel())
         rows = (np.int64(1) << k).sum(axis=1)
-        ask.cost.add_rows(here, rows)
+        run.cost.add_rows(here, rows)
         answers = 16 * K * min(most_rows, int(rows.sum()))
-        ask.cost.hold(answers=answers, results=(24 * K << ask.P) * len(here))
+        run.cost.hold(answers=answers, results=(24 * K << run.P) * len(here))
 
 
 def _chunks(
-    ask: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
+    run: GameRun, chosen: np.ndarray, most_rows: int, most_instances: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(instances, how they differ from the donors), as many at a time as fit the memory."""
-    backend = ask.backend()
-    for first, differs in ask.differing(chosen):
-        asked = (np.int64(1) << np.maximum(differs.sum(2), ask.least_bits(backend))).sum(1)
+    backend = run.backend()
+    for first, differs in run.differing(chosen):
+        asked = (np.int64(1) << np.maximum(differs.sum(2), run.least_bits(backend))).sum(1)
         for lo, hi in _stretches(asked, most_rows, most_instances):
             yield chosen[first + lo : first + hi], differs[lo:hi]
 
 
-def _donors(ask: GameRun, k: np.ndarray, backend: Backend, most_rows: int) -> Iterator[slice]:
+def _donors(run: GameRun, k: np.ndarray, backend: Backend, most_rows: int) -> Iterator[slice]:
     """All donors, or a few at a time where their rows are too many; k int [n, B]."""
-    rows = (np.int64(1) << np.maximum(k, ask.least_bits(backend))).sum()
-    step = k.shape[1] if rows <= most_rows else max(1, most_rows >> ask.P)
+    rows = (np.int64(1) << np.maximum(k, run.least_bits(backend))).sum()
+    step = k.shape[1] if rows <= most_rows else max(1, most_rows >> run.P)
     for b in range(0, k.shape[1], step):
         yield slice(b, min(b + step, k.shape[1]))
 
 
 def _table_of_stretch(
-    ask: GameRun, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int, backend: Backend
+    run: GameRun, here: np.ndarray, differs: np.ndarray, K: int, most_rows: int, backend: Backend
 ) -> np.ndarray:
     """v(S) before the outer function."""
-    table = np.zeros((len(differs), 1 << ask.P, K))
-    for donors in _donors(ask, differs.sum(2), backend, most_rows):
+    table = np.zeros((len(differs), 1 << run.P, K))
+    for donors in _donors(run, differs.sum(2), backend, most_rows):
         own = differs[:, donors]
         n, B, _ = own.shape
         instance = np.repeat(np.arange(n), B)
         donor = np.tile(np.arange(donors.start, donors.stop), n)
         streams, start, first = [], np.empty(n * B, np.int64), 0
-        for place, pairs in ask.packs(backend, instance, donor, own):
-            question = ask.question(pairs, here, np.arange(donors.start, donors.stop), backend)
+        for place, pairs in run.packs(backend, instance, donor, own):
+            question = run.question(pairs, here, np.arange(donors.start, donors.stop), backend)
             streams.append((pairs, question))
             start[place] = first + pairs.start_as_given
             first += pairs.rows

@@ -1,4 +1,4 @@
-"""Each player replaced by itself, against the definition in float64."""
+"""A few coalitions crossed with donors, against the definition in float64."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pytest
 from often import some_slow
 from structured_kernels import boxes, dense_layer, gaussians
 
-from xaijax_kernels.structures import singles
-from xaijax_kernels.structures.crossed import INSTANCES, value_table
-from xaijax_kernels.structures.singles import single_means
+from xaijax_kernels.structures.crossed import DONORS as BLOCK
+from xaijax_kernels.structures.crossed import INSTANCES, crossed_means, value_table
 from xaijax_kernels.structures.sums import WHOLE_ROWS
 
-P, VALUES_OF_A_PLAYER, VALUES = 3, 20, 16  # two blocks of values each, as `crossed.py` takes them
+P, VALUES_OF_A_PLAYER = 3, 20
 L, H = 11, 2
 RNG = np.random.default_rng(0)
 GRID = np.sort(RNG.normal(size=(P, VALUES_OF_A_PLAYER)), axis=1).astype(np.float32)
@@ -27,6 +26,9 @@ W, b = RNG.normal(size=(P, H)), RNG.normal(size=H)
 CENTRES, A, c = RNG.normal(size=(L, P)), RNG.normal(size=(L, H)), RNG.normal(size=H)
 LOW = -np.abs(RNG.normal(size=(L, P)))
 HIGH = LOW + 1.5
+
+# Each player replaced by itself, one that is replaced with another, and nothing replaced.
+KEPT = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 1]], bool)
 
 Hidden = Callable[[np.ndarray], np.ndarray]
 
@@ -65,20 +67,17 @@ def change(answers: Any, own: Any) -> Any:
 
 
 def means_by_definition(hidden: Hidden) -> np.ndarray:
-    """The mean of f with player p of a donor, less 2 f(x), [N, P, H]."""
-    own, means = np.tanh(hidden(values_of(X).astype(float))), np.zeros((len(X), P, H))
-    for p in range(P):
+    """The mean of f with the players that are not kept of a donor, less 2 f(x), [N, C, H]."""
+    own, means = np.tanh(hidden(values_of(X).astype(float))), np.zeros((len(X), len(KEPT), H))
+    for c, kept in enumerate(KEPT):
         for donor in DONORS:
-            replaced = X.copy()
-            replaced[:, p] = donor[p]
+            replaced = np.where(kept, X, donor)
             answers = np.tanh(hidden(values_of(replaced).astype(float)))
-            means[:, p] += change(answers, own) / len(DONORS)
+            means[:, c] += change(answers, own) / len(DONORS)
     return means
 
 
-def asked(
-    name: str, together: int, players: list[int], score: Any = change, N: int = len(X)
-) -> tuple[np.ndarray, ...]:
+def asked(name: str, score: Any = change, N: int = len(X)) -> tuple[np.ndarray, ...]:
     of, params, _ = LAYERS[name]
     codes = np.zeros((WHOLE_ROWS, P), np.float32)
     own = np.zeros((WHOLE_ROWS, P), bool)
@@ -86,56 +85,47 @@ def asked(
         here = p * VALUES_OF_A_PLAYER + np.arange(VALUES_OF_A_PLAYER)
         codes[here, p], own[here, p] = GRID[p], True
     table = value_table(of, params, jnp.asarray(codes), jnp.asarray(own))
-    blocks = []
-    for p in players:
-        count = np.bincount(DONORS[:, p], minlength=2 * VALUES) / len(DONORS)
-        count = count.astype(np.float32).reshape(2, VALUES)
-        place = p * VALUES_OF_A_PLAYER + np.arange(2 * VALUES).reshape(2, VALUES)
-        blocks += list(zip([p, p], place, count, strict=True))
-    blocks += [(players[-1], blocks[-1][1], np.zeros(VALUES))] * (-len(blocks) % together)
-    player, place, weight = (np.array(one) for one in zip(*blocks, strict=True))
-    steps = (-1, together)
-    run = partial(single_means, of, lambda params, h: jnp.tanh(h), lambda params, h: jnp.tanh(h))
-    x = (X[:N] + np.arange(P) * VALUES_OF_A_PLAYER).astype(np.int32)
+    numbers = (np.arange(P) * VALUES_OF_A_PLAYER).astype(np.int32)
+    blocks = -(-len(DONORS) // BLOCK)  # of each coalition; the last is filled up
+    filled = 0, blocks * BLOCK - len(DONORS)
+    donors = np.pad(DONORS + numbers, (filled, (0, 0)), mode="edge").reshape(blocks, BLOCK, P)
+    weights = np.pad(np.full(len(DONORS), 1 / len(DONORS)), filled).reshape(blocks, BLOCK)
+    C = len(KEPT)
+    run = partial(crossed_means, of, lambda params, h: jnp.tanh(h), lambda params, h: jnp.tanh(h))
     found = run(
         score,
         jnp.isfinite,
         H,
         params,
         table,
-        jnp.asarray(x),
-        jnp.asarray(player.reshape(steps), "int32"),
-        jnp.asarray(place.reshape(*steps, VALUES), "int32"),
-        jnp.asarray(weight.reshape(*steps, VALUES), "float32"),
+        jnp.asarray(X[:N] + numbers, "int32"),
+        jnp.asarray(KEPT),
+        jnp.repeat(jnp.arange(C, dtype="int32"), blocks),
+        jnp.asarray(np.tile(np.arange(blocks) == 0, C)),
+        jnp.asarray(np.tile(donors, (C, 1, 1)), "int32"),
+        jnp.asarray(np.tile(weights, (C, 1)), "float32"),
     )
     return tuple(np.asarray(one) for one in found)
 
 
-@pytest.mark.parametrize("together", [1, 4])  # blocks of values of a step; the last is filled up
 @pytest.mark.parametrize("name", some_slow(LAYERS, 3))
-def test_means_are_those_of_the_definition(
-    name: str, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(singles, "TERMS", 4)  # of 11: the last ones overlap
-    own, means, bad = asked(name, together, [0, 1, 2])
+def test_means_are_those_of_the_definition(name: str) -> None:
+    means, bad = asked(name)
     assert bad == 0
-    hidden = LAYERS[name][2]
     # Some ten roundings of float32, of sums of a size of about ten.
-    np.testing.assert_allclose(own, -np.tanh(hidden(values_of(X).astype(float))), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(means, means_by_definition(hidden), rtol=0, atol=1e-5)
+    wanted = means_by_definition(LAYERS[name][2])
+    np.testing.assert_allclose(means, wanted, rtol=0, atol=1e-5)
 
 
-def test_a_player_that_is_not_asked_keeps_the_score_of_x() -> None:
-    own, means, _ = asked("dense", 1, [1])
-    np.testing.assert_array_equal(means[:, [0, 2]], np.repeat(own[:, None], 2, axis=1))
-    assert (means[:, 1] != own).all()
+def test_a_coalition_that_keeps_everything_has_the_score_of_x() -> None:
+    of_x = -np.tanh(dense(values_of(X).astype(float)))
+    np.testing.assert_allclose(asked("dense")[0][:, -1], of_x, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", some_slow(LAYERS, 3))
 def test_an_instance_has_the_same_bits_beside_any_others(name: str) -> None:
-    few, many = (asked(name, 2, [0, 1, 2], N=n) for n in (INSTANCES, 2 * INSTANCES))
-    for a, b in zip(few[:2], many[:2], strict=True):
-        np.testing.assert_array_equal(a, b[:INSTANCES])
+    few, many = (asked(name, N=n) for n in (INSTANCES, 2 * INSTANCES))
+    np.testing.assert_array_equal(few[0], many[0][:INSTANCES])
 
 
 @pytest.mark.slow
@@ -150,5 +140,5 @@ def test_a_bad_score_is_told_of_a_hybrid_and_of_x_itself() -> None:
     def of_x(answers: Any, own: Any) -> Any:
         return jnp.where(answers == own.max(), jnp.inf, answers)
 
-    assert asked("dense", 1, [0, 1, 2], above)[2] > 0
-    assert asked("dense", 1, [0], of_x)[2] > 0
+    assert asked("dense", above)[1] > 0
+    assert asked("dense", of_x)[1] > 0
