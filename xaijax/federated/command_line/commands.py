@@ -126,10 +126,7 @@ def align_lists(arguments: argparse.Namespace) -> None:
     file_to_write(arguments.out, "out")
     common = host_of(settings).align()
     if any(b"\n" in one or b"\r" in one for one in common):
-        raise InputError(
-            "identifiers: some hold a line end, and the list has one identifier a line. Rename "
-            "them."
-        )
+        raise InputError("identifiers: some hold a line end, which the list cannot. Rename them.")
     file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "wb") as stream:
         stream.write(b"".join(one + b"\n" for one in common))
@@ -252,8 +249,7 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
     for number, line in enumerate(lines):
         if len(line) != len(header):
             raise InputError(
-                f"rows: {path}, line {number + 2} has {len(line)} entries, the header "
-                f"{len(header)}."
+                f"rows: {path}, line {number + 2} has {len(line)} entries, not {len(header)}."
             )
         values = [one for place, one in enumerate(line) if place != own]
         for column, value in enumerate(values):
@@ -262,7 +258,6 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
             except ValueError:
                 raise InputError(
                     f"rows: {path}, line {number + 2}: the entry of {names[column]!r} is no number."
-                    " Encode categories first."
                 ) from None
     return [line[own] for line in lines], names, rows
 
@@ -312,8 +307,7 @@ def read_secret(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"secret: {path} cannot be read ({error.strerror}). Make one with "
-            "`xaijax guest secret FILE`."
+            f"secret: {path} cannot be read ({error.strerror}). Run `xaijax guest secret FILE`."
         ) from None
 
 
@@ -358,10 +352,7 @@ def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray
             return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
-        raise InputError(
-            f"rows: {path} has the columns {names}, the background {known}; the same ones in the "
-            "same order are needed."
-        )
+        raise InputError(f"rows: {path} has not the columns {known} in the same order.")
     return identifiers, rows
 
 
@@ -377,8 +368,7 @@ def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
         return model
     if len(names) != model.columns:
         raise InputError(
-            f"background has {len(names)} columns besides the identifier, the model takes "
-            f"{model.columns}."
+            f"background has {len(names)} columns besides the identifier, not {model.columns}."
         )
     return dataclasses.replace(model, feature_names=names)
 

@@ -153,6 +153,7 @@ class Host:
     ) -> None:
         check_model(model, arbiter)
         transports = self._transports = transports_of(guests, model)
+        H: int | None = None if model is None else model.columns
         self._identifiers = identifiers_of(identifiers, "identifiers")
         self._place = {one: place for place, one in enumerate(self._identifiers)}
         self._batch = checks.whole_number(batch, "batch", least=2)
@@ -175,22 +176,26 @@ class Host:
             for place, name in enumerate(transports)
         }
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
-        self.model = self._joint.model if self._joint is not None else split_model(model).model
-        self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        if self._joint is not None:
+            self.model, self._widths, self._names = (
+                self._joint.model,
+                dict.fromkeys(guests, 1),
+                None,
+            )
+        else:
+            assert model is not None  # see `check_model`
+            self.model, self._widths, self._names = model.model, model.widths, model.feature_names
         self._labels = answer_labels(self._widths)  # of columns with answers, in frames
-        self._names = None if model is None else model.feature_names
         background = by_name(background, self._names, "background")
         reference = by_name(reference, self._names, "reference")
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
             raise InputError(
-                "background must be an array with arbiter=: numbers alone travel to it. Say "
-                "background.to_numpy()."
+                "background: numbers alone travel to an arbiter. Say background.to_numpy()."
             )
-        if model is not None and self._row.shape[1] != model.columns:
+        if H not in (None, self._row.shape[1]):
             raise InputError(
-                f"background has {self._row.shape[1]} columns, the model's host side "
-                f"{model.columns}; give the host's columns, in the order of the model."
+                f"background has {self._row.shape[1]} columns, the model's host side {H}."
             )
         self._common: dict[str, Any] = {
             "index": index,
@@ -251,9 +256,8 @@ class Host:
         if self._joint is None:
             answers, off, asked = self._asked(places)
         else:
-            answers, off, asked = self._joint.loaded(
-                self._conversations, places, self._row.shape[1]
-            )
+            columns = self._row.shape[1]
+            answers, off, asked = self._joint.loaded(self._conversations, places, columns)
         if not np.array_equal(off, self._off):
             self._off, self._explainer = off, self._explainer_of(off)
         found = self._explainer(joined(X, answers, self._labels), progress)
@@ -315,8 +319,7 @@ class Host:
         if identifiers is None:
             if N != len(self._identifiers):
                 raise InputError(
-                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,} identifiers. "
-                    "Say identifiers= of the rows."
+                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,}; name them."
                 )
             return list(range(N))
         named = identifiers_of(identifiers, "identifiers")
@@ -325,42 +328,30 @@ class Host:
         unknown = sum(one not in self._place for one in named)
         if unknown:
             raise InputError(
-                f"identifiers: {unknown:,} of {N:,} are not in the aligned list that the Host was "
-                "made with. Explain rows of common identifiers only."
+                f"identifiers: {unknown:,} of {N:,} are not in the aligned list of this Host."
             )
         return [self._place[one] for one in named]
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """All guests' answers side by side: of the instances, of the reference; how many asked."""
-        with alone_in(self._folder, self._answers.values()):
-            asked = self._fetched(places)
-        held = list(self._answers.values())
-        answers = np.concatenate([one.rows(places) for one in held], axis=1)
-        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
+        of_guests, guests = self._answers, self._conversations
+        with alone_in(self._folder, of_guests.values()):
+            started = {  # all guests are connected and compared before one is asked
+                name: one.start(of_guests[name], places, self._widths[name], self._batch)
+                for name, one in guests.items()
+            }
+            states = {name: one.state for name, one in of_guests.items()}
+            check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
+            asked = sum(one.fetch(started[name], of_guests[name]) for name, one in guests.items())
+        answers = np.concatenate([one.rows(places) for one in of_guests.values()], axis=1)
+        off = np.concatenate([one.rows([REFERENCE]) for one in of_guests.values()], axis=1)
         return answers, off, asked
-
-    def _fetched(self, places: Sequence[int]) -> int:
-        """Connects all guests, compares them, and asks for what is missing; returns how many were
-        asked.
-        """
-        started = {
-            name: one.start(self._answers[name], places, self._widths[name], self._batch)
-            for name, one in self._conversations.items()
-        }
-        states = {name: one.state for name, one in self._answers.items()}
-        check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
-        asked = 0
-        for name, one in self._conversations.items():
-            asked += one.fetch(started[name], self._answers[name])
-        return asked
 
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
         row = joined(self._row, off, self._labels)
         ends = np.cumsum([self._row.shape[1], *self._widths.values()])
-        guests = {
-            name: list(range(start, stop))
-            for name, start, stop in zip(self._widths, ends[:-1], ends[1:], strict=True)
-        }
+        spans = zip(self._widths, ends[:-1], ends[1:], strict=True)
+        guests = {name: list(range(start, stop)) for name, start, stop in spans}
         one = row if rows_of(row).is_frame else row[0]
         return FederatedExplainer(self.model, row, guests, reference=one, **self._common)
 
@@ -371,8 +362,8 @@ def _refuse_identifiers(X: Any) -> None:
     entries = X if several else [X]
     if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
         raise InputError(
-            "X takes rows [N, H] of the host's columns, and got texts or whole numbers without "
-            "columns. Give identifiers by their own argument: host(rows, identifiers=[...])."
+            "X takes rows [N, H] of the host's columns, got identifiers. Say host(rows, "
+            "identifiers=[...])."
         )
 
 
@@ -411,10 +402,7 @@ def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, st
     """The host's reference as one row, an array or a frame; and what it is, in a word."""
     source, kind = reference_of(reference, background, model.allow_nan)
     if not isinstance(source, Baseline):
-        raise InputError(
-            "reference has several rows; a guest answers for one reference. Give one row, or "
-            "'median'."
-        )
+        raise InputError("reference: a guest answers for one reference, got several. Say 'median'.")
     row = source.as_rows(model.allow_nan)
     return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind
 
@@ -430,16 +418,9 @@ def check_model(model: Any, arbiter: Any) -> None:
             )
     elif not isinstance(model, SplitModel):
         raise InputError(
-            f"model must be a SplitModel, got {type(model).__name__}. A joint model needs all "
-            "columns in one place, which neither party may be: give arbiter=, the transport to a "
-            "third process that both trust, and model=None."
+            f"model must be a SplitModel, got {type(model).__name__}. For a joint model give "
+            "arbiter=, the transport to a third process that both trust, and model=None."
         )
-
-
-def split_model(model: SplitModel | None) -> SplitModel:
-    """The model, where it is known to be there."""
-    assert model is not None
-    return model
 
 
 def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]:
@@ -458,8 +439,7 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
         return dict(guests)
     if set(guests) != set(model.widths):
         raise InputError(
-            f"guests are {sorted(map(str, guests))}, those of the model {sorted(model.widths)}; "
-            "the same names are needed."
+            f"guests are {sorted(map(str, guests))}, those of the model {sorted(model.widths)}."
         )
     return {name: guests[name] for name in model.widths}  # in the model's order
 
@@ -506,7 +486,7 @@ class JointRun:
         if started.columns != columns or list(started.guests) != list(conversations):
             raise FederatedProtocolError(
                 f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
-                f"the host has {columns} and {list(conversations)}. Name them as the arbiter does."
+                f"the host has {columns} and {list(conversations)}."
             )
         self._run, self._most = started.run, max(1, started.most)
         listed = [REFERENCE, *places]
@@ -532,10 +512,8 @@ class JointRun:
             values = numbers_of_message(part)
             said = self._ask("Predict", run=self._run, rows=len(part), values=values)
             if found and said.width != width:
-                raise FederatedProtocolError(
-                    f"{WHO}: an answer of width {said.width} follows one of width {width}; its "
-                    "model must answer all rows alike."
-                )
+                told = f"{WHO}: an answer of width {said.width} follows one of width {width}."
+                raise FederatedProtocolError(told)
             width = said.width
             values = rows_of_message(said.values, len(part), max(1, said.width), f"{WHO}: answer")
             found.append(values if said.width else values[:, 0])

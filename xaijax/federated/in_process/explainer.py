@@ -5,7 +5,6 @@ Letters: N instances, F columns, P players, m guests, K outputs, M sets of them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -13,23 +12,23 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
+from xaijax.federated.in_process.parties import HOST, without
 from xaijax.federated.in_process.reference import (
     END_WEIGHT,
     end_weight_of,
     parties_in,
     reference_of,
 )
-from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.models import explainer_class
+from xaijax.models import explainer_class, model_of
 from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
 from xaijax.results.explanation import Explanation
@@ -78,20 +77,13 @@ class WithIdle(Explainer):
         found = super()._answer(game, choice)
         if not self._idle or found.values.shape[1] == self.players.count:
             return found
-        return dataclasses.replace(
-            found,
-            values=self._filled(found.values),
-            std_errors=None if found.std_errors is None else self._filled(found.std_errors),
-        )
-
-    def _filled(self, values: np.ndarray) -> np.ndarray:
-        """[N, P, K], with 0 for those who own nothing."""
-        out = np.zeros((len(values), self.players.count, values.shape[2]))
-        out[:, [p for p in range(self.players.count) if p not in self._idle]] = values
-        return out
+        P = self.players.count
+        return _filled(found, P, [p for p in range(P) if p not in self._idle])
 
 
 Told = TypeVar("Told", Explanation, Interactions)
+Score = Callable[[Any, Any], float]  # (model, rows) -> one number
+Filled = TypeVar("Filled", InstanceValues, Interactions)
 
 
 @explainer_class
@@ -187,8 +179,7 @@ class FederatedExplainer:
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
             raise InputError(
-                f"weights are of several reference rows, but reference is one "
-                f"({self._reference_kind}). Leave weights out, or give reference= rows."
+                f"weights are of several reference rows, got one ({self._reference_kind})."
             )
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
@@ -280,7 +271,7 @@ class FederatedExplainer:
         data = None if found.data is None else self.parties.host_data(found.data)
         # It is of the reference row, which holds a guest's values and could be found by trying.
         stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
-        return dataclasses.replace(found, data=data, stats=stats, provenance=provenance)
+        return replace(found, data=data, stats=stats, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:
@@ -343,10 +334,15 @@ class FederatedExplainer:
             InputError: "wls"; an order above the players who own columns. Errors of
                 `Explainer.interactions` are raised too.
         """
-        refuse_regression(self._estimator)
+        if self._estimator == "wls":
+            raise InputError("estimator='wls' is a regression without interactions. Say 'auto'.")
         idle = self.parties.idle
         own = self._explainer(self.parties.players(), {}) if idle else self._united
-        refuse_order(checks.whole_number(order, "order"), own.players.count, idle)
+        if idle and checks.whole_number(order, "order") > own.players.count:
+            raise InputError(
+                f"order={order}: only {own.players.count} players own columns; "
+                f"{', '.join(idle.values())} own none. Lower order=."
+            )
         return self._told(with_idle(own.interactions(X, order, index, progress), idle))
 
     def worth(
@@ -379,7 +375,52 @@ class FederatedExplainer:
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Errors of a call are raised too.
         """
-        return guest_worth(self, X, y, metric, refitted, progress)
+        model, parties, reference = self.model, self.parties, self.reference_
+        checks.instance(refitted, "refitted", Mapping | None, 'a dict {"guest": model} or None')
+        given = dict(refitted or {})
+        unknown = [name for name in given if name not in parties.guests]
+        if unknown:
+            raise InputError(
+                f"refitted: there is no guest {unknown[0]!r}; guests are {list(parties.guests)}."
+            )
+        if self._reference_kind == "rows":
+            raise InputError(
+                "worth needs one reference row, but reference= has several. Say reference='median'."
+            )
+        given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
+        rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
+        try:
+            truth = np.asarray(y)
+        except ValueError as error:
+            raise InputTypeError(f"y must have one entry per row of X; {error}.") from error
+        if truth.ndim != 1 or truth.shape != rows.shape[:1]:
+            raise InputError(
+                f"y must have shape {rows.shape[:1]}, one entry per row of X; got {truth.shape}."
+            )
+        score = _score_of(metric, truth)
+        if model.predict(rows[:1]).ndim == 2:
+            raise InputError("worth needs a model with one output; say as_model(..., output=).")
+        # The model's scores first: what they refuse, they refuse before all coalitions are asked.
+        whole = score(model, rows)
+        blinded = [score(model, _off(rows, own, reference)) for own in parties.guests.values()]
+        others = [
+            score(given[name], without(rows, own)) if name in given else np.nan
+            for name, own in parties.guests.items()
+        ]
+        values, h = self._explained(rows, progress).values, len(parties.host)
+        each = np.concatenate([values[:, :h].sum(axis=1, keepdims=True), values[:, h:]], axis=1)
+        size = np.abs(each)
+        return GuestWorth(
+            parties=(HOST, *parties.guests),
+            mean_absolute=size.mean(axis=0),
+            mean_value=each.mean(axis=0),
+            standard_errors=_spread(size),
+            metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "score"),
+            score=whole,
+            score_without=np.array(blinded),
+            score_refitted=np.array(others),
+            instances=len(rows),
+        )
 
     _repr_html_ = html.shown("model", "parties.host")
 
@@ -396,8 +437,8 @@ class FederatedExplainer:
         X, united = self._last
         if callable(self._index):
             raise InputError(
-                "interaction_ compares two games of different numbers of players, and a callable "
-                "index= is written for one of them. Say index='shapley' or 'banzhaf'."
+                "interaction_ compares games of different players, and a callable index= is "
+                "written for one of them. Say index='shapley' or 'banzhaf'."
             )
         if self._own is None:
             if not self.parties.guests:
@@ -419,8 +460,8 @@ class FederatedExplainer:
         P = explainer.players.count - len(self.parties.idle)
         if P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"estimator='wls' is a regression on all 2^{P} coalitions of {P} players; at most "
-                f"{LARGEST_TABLE} players can be. Say estimator='auto'."
+                f"estimator='wls' asks all 2^{P} coalitions of {P} players; at most "
+                f"{LARGEST_TABLE} players are accepted. Say estimator='auto'."
             )
 
     def _named(self, found: Explanation) -> Explanation:
@@ -430,25 +471,7 @@ class FederatedExplainer:
         stats = dict(found.stats) | {"estimator": "wls"}
         stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
         provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
-        return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
-
-
-def refuse_regression(estimator: str) -> None:
-    """Raises InputError for the authors' least squares, which have values of players alone."""
-    if estimator == "wls":
-        raise InputError(
-            "estimator='wls' is a regression on single players, and has no interactions. Say "
-            "estimator='auto' or 'exact'."
-        )
-
-
-def refuse_order(order: int, busy: int, idle: Mapping[int, str]) -> None:
-    """Raises InputError for sets that are larger than all players who own a column."""
-    if idle and order > busy:
-        raise InputError(
-            f"order={order}: only {busy} players own columns; {', '.join(idle.values())} own none, "
-            "and take part in no interaction. Lower order=."
-        )
+        return replace(found, exact=False, stats=stats, provenance=provenance)
 
 
 def with_idle(found: Interactions, idle: Mapping[int, str]) -> Interactions:
@@ -466,18 +489,65 @@ def with_idle(found: Interactions, idle: Mapping[int, str]) -> Interactions:
     sets = all_of(len(names), found.order or 1)
     place = {S: m for m, S in enumerate(sets)}
     at = [place[tuple(busy[p] for p in S)] for S in found.sets]
+    return _filled(found, len(sets), at, sets=sets, feature_names=tuple(names))
+
+
+def _filled(found: Filled, count: int, places: Sequence[int], **more: Any) -> Filled:
+    """The same with `count` entries for each instance: 0, but for those at these places."""
 
     def filled(values: np.ndarray | None) -> Any:
         if values is None:
             return None
-        out = np.zeros((len(values), len(sets), *values.shape[2:]))
-        out[:, at] = values
+        out = np.zeros((len(values), count, *values.shape[2:]))
+        out[:, places] = values
         return out
 
-    return replace(
-        found,
-        values=filled(found.values),
-        std_errors=filled(found.std_errors),
-        sets=sets,
-        feature_names=tuple(names),
-    )
+    return replace(found, values=filled(found.values), std_errors=filled(found.std_errors), **more)
+
+
+def _spread(size: np.ndarray) -> np.ndarray:
+    """Standard errors of the means over rows; NaN for one row."""
+    N = len(size)
+    return size.std(axis=0, ddof=1) / np.sqrt(N) if N > 1 else np.full(size.shape[1], np.nan)
+
+
+def _score_of(metric: Any, y: np.ndarray) -> Score:
+    if isinstance(metric, str):
+        checks.one_of(metric, "metric", ("accuracy",))
+        if y.dtype.kind == "f":
+            checks.finite(y, "y", False)
+        return lambda model, rows: _accuracy(y, model.labels(rows))
+    if not callable(metric):
+        raise InputTypeError(f"metric must be 'accuracy' or callable(y, answers), got {metric!r}.")
+    own: Callable[[Any, Any], Any] = metric
+
+    def score(model: Any, rows: Any) -> float:
+        found = np.asarray(own(y, model.predict(rows)))
+        if found.ndim or found.dtype.kind not in "biuf":
+            raise InputTypeError(f"metric must return one number, got {found!r}.")
+        return float(found)
+
+    return score
+
+
+def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
+    kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in (y, np.asarray(labels))}
+    if len(kinds) > 1:
+        raise InputError(
+            f"y holds {_some(y)}, but the model's labels are {_some(labels)}. Give y as these."
+        )
+    return float(np.mean(labels == y))
+
+
+def _some(values: Sequence[Any] | np.ndarray) -> str:
+    return ", ".join(sorted(map(repr, set(np.asarray(values).tolist())))[:3])
+
+
+def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:
+    """X with these columns at the reference."""
+    if not columns:
+        return X
+    rows, row = rows_of(X), rows_of(reference)
+    if row.is_frame and row.kind != rows.kind:
+        reference = row.matrix()[0]
+    return rows.with_row(columns, reference)

@@ -88,8 +88,8 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
         own = [find(c) for c in columns]
         if not own and remote:
             raise InputError(
-                f"guests: {name!r} has no columns, so that it has nothing to answer with over the "
-                "wire. Leave it out; its value is 0."
+                f"guests: {name!r} has no columns to answer with over the wire. Leave it out; its "
+                "value is 0."
             )
         for c in own:
             if c in owner:
@@ -102,8 +102,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
     host = tuple(c for c in range(len(labels)) if c not in owner)
     if not host and remote:
         raise InputError(
-            f"guests own all {len(labels)} columns; over the wire the host, who explains, needs at "
-            "least one: its rows are what the answers are joined to."
+            f"guests own all {len(labels)} columns; over the wire the host needs at least one."
         )
     taken = [name for name in found if name in {labels[c] for c in host}]
     if taken:

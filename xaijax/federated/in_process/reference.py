@@ -39,8 +39,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
         raise InputError(
-            "background must be rows to make the reference from; got a Baseline. Give rows, "
-            "and reference= for a row of your own."
+            "background must be rows, got a Baseline. Give rows, and reference= for your own row."
         )
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
@@ -50,8 +49,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
             return Baseline(rows_of(row).first), "median"
         if not allow_nan:
             raise InputError(
-                "reference='na' needs a model that takes missing values: say "
-                "as_model(..., allow_nan=True) if yours does, or reference='median'."
+                "reference='na' needs a model that takes missing values: as_model(..., "
+                "allow_nan=True). Or say reference='median'."
             )
         return Baseline(rows_of(background).missing("reference='na'")), "na"
     if isinstance(reference, Baseline):
@@ -74,8 +73,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     width = checks.as_array(background, "background").shape[-1]
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         raise InputError(
-            f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed, "
-            "as wide as the background."
+            f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed."
         )
     if len(rows) == 0:
         raise InputError("reference has 0 rows; at least 1 is needed.")
@@ -93,8 +91,7 @@ def _of_tree(reference: Any, background: Any) -> tuple[Any, str]:
         return Baseline(jax.tree.map(np.array, reference)), "row"
     if given.kind != wanted.kind:
         raise InputError(
-            f"reference must be of the background's structure, {jax.tree.structure(background)}: "
-            "a row, or rows."
+            f"reference must have the background's structure, {jax.tree.structure(background)}."
         )
     own = given.copy()
     return (Baseline(given.first), "row") if len(given) == 1 else (own, "rows")
@@ -128,8 +125,7 @@ def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> fl
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
             raise InputError(
-                f"end_weight={end_weight!r} is given, but estimator={estimator!r} has none. Say "
-                "estimator='wls', or leave it out."
+                f"end_weight={end_weight!r}, but estimator={estimator!r} has none; 'wls' has."
             )
         return float(end_weight)
     if not named(index).efficient:

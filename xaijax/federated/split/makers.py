@@ -117,10 +117,7 @@ def split_neighbours(
         >>> split.joint.predict(np.array([[2.0, 3.0]]))
         array([1.])
     """
-    X = checks.matrix(rows, "rows").astype(np.float64)
-    y = labels_of(labels, len(X))
-    names = table_names(rows, feature_names, X.shape[1])
-    parties = split_parties(guests, X.shape[1], names)
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float64)
     if checks.whole_number(k, "k") > len(X):
         raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
     own, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
@@ -179,10 +176,7 @@ def split_trees(
         Friedman, "Greedy function approximation: a gradient boosting machine" (Annals of Statistics
         2001).
     """
-    X = checks.matrix(rows, "rows").astype(np.float32)
-    y = labels_of(labels, len(X))
-    names = table_names(rows, feature_names, X.shape[1])
-    parties = split_parties(guests, X.shape[1], names)
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float32)
     checks.whole_number(rounds, "rounds")
     checks.whole_number(depth, "depth")
     checks.positive(rate, "rate")
@@ -257,16 +251,24 @@ def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
     return Part("trees", arrays | {"columns": np.arange(columns)})
 
 
-def table_names(rows: Any, feature_names: Any, F: int) -> tuple[str, ...] | None:
-    """The names [F] that are given, or those of a frame whose labels are texts; None without."""
-    own = given_rows(rows)
-    if not own.is_frame or not all(isinstance(one, str) for one in own.labels):
-        return feature_names_of(feature_names, F)
-    labels = frame_labels(rows, "rows")
-    if feature_names is not None:
-        names = feature_names_of(feature_names, F) or ()
-        same_labels(labels, names, "rows", "feature_names")
-    return labels
+def training(
+    rows: Any, labels: Any, guests: Any, feature_names: Any, dtype: Any
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None, Parties]:
+    """(rows [N, F], labels 0 and 1 [N], the names that are given or those of a frame, parties)."""
+    X = checks.matrix(rows, "rows").astype(dtype)
+    y = checks.as_array(labels, "labels").astype(np.float64)
+    if y.shape != (len(X),):
+        raise InputError(f"labels has shape {y.shape}; [{len(X)}] is needed, one per row.")
+    if set(np.unique(y)) != {0.0, 1.0}:
+        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+    names = feature_names_of(feature_names, X.shape[1])
+    table = given_rows(rows)
+    if table.is_frame and all(isinstance(one, str) for one in table.labels):
+        columns = frame_labels(rows, "rows")
+        if names is not None:
+            same_labels(columns, names, "rows", "feature_names")
+        names = columns
+    return X, y, names, split_parties(guests, X.shape[1], names)
 
 
 def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Parties:
@@ -275,13 +277,3 @@ def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Pa
     if not parties.guests:
         raise InputError("guests is empty, so there is nothing to split; name at least one.")
     return parties
-
-
-def labels_of(labels: Any, N: int) -> np.ndarray:
-    """Labels 0 and 1 as float64 [N]; both must occur."""
-    y = checks.as_array(labels, "labels").astype(np.float64)
-    if y.shape != (N,):
-        raise InputError(f"labels has shape {y.shape}; [{N}] is needed, one per row.")
-    if set(np.unique(y)) != {0.0, 1.0}:
-        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
-    return y

@@ -18,7 +18,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST
-from xaijax.federated.split.makers import labels_of, split_parties, table_names
+from xaijax.federated.split.makers import training
 from xaijax.federated.split.model import JOINS, PartySplit, split_of
 from xaijax.federated.split.parts import Part
 
@@ -83,10 +83,8 @@ def split_network(
 
     Training sees all columns, in this process; explaining needs no column of a guest.
     """
-    X = checks.matrix(rows, "rows").astype(np.float32)
-    y = labels_of(labels, len(X)).astype(np.float32)
-    names = table_names(rows, feature_names, X.shape[1])
-    parties = split_parties(guests, X.shape[1], names)
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float32)
+    y = y.astype(np.float32)
     if checks.whole_number(embedding, "embedding") < LEAST_EMBEDDING:
         raise InputError(
             f"embedding={embedding}: fewer than {LEAST_EMBEDDING} numbers cost accuracy; give more."

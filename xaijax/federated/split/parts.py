@@ -357,12 +357,11 @@ def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, 
         schema = facts.pop("schema")
     except Exception as error:  # zipfile, OSError, ValueError, KeyError: all mean another file
         raise InputError(
-            f"{what}: {path} cannot be read ({type(error).__name__}); a file that save() wrote is "
-            "needed."
+            f"{what}: {path}: {type(error).__name__}. Name a file that save() wrote."
         ) from None
     if schema != SCHEMA:
         raise InputError(
             f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}. Split the model "
-            "again with this version, and give all parties their files."
+            "again, and give all parties their files."
         )
     return facts, arrays

@@ -67,6 +67,8 @@ def make_certificates(
     place = as_path(folder, "folder")
     x509 = require("cryptography.x509", INSTALL)
     ec = require("cryptography.hazmat.primitives.asymmetric.ec", INSTALL)
+    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
+    pem, private = forms.Encoding.PEM, (forms.PrivateFormat.PKCS8, forms.NoEncryption())
     place.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     title = _name(x509, "xaijax trial authority")
@@ -74,8 +76,8 @@ def make_certificates(
     usage = _usage(x509, signs_certificates=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     authority = _signed(x509, title, title, key.public_key(), key, [basic, usage, identifier])
-    ends = -BEFORE / 2 if expired else datetime.timedelta(days=DAYS)
-    _write(place / "authority.pem", _pem(authority))
+    days = -1 / 48 if expired else DAYS
+    _write(place / "authority.pem", authority.public_bytes(pem))
     found = {}
     for name in names:
         own = ec.generate_private_key(ec.SECP256R1())
@@ -89,9 +91,9 @@ def make_certificates(
             x509.SubjectKeyIdentifier.from_public_key(own.public_key()),
         ]
         subject = _name(x509, name)
-        certificate = _signed(x509, subject, title, own.public_key(), key, extensions, ends)
-        _write(place / f"{name}.pem", _pem(certificate))
-        _write(place / f"{name}.key", _private_pem(own))
+        certificate = _signed(x509, subject, title, own.public_key(), key, extensions, days)
+        _write(place / f"{name}.pem", certificate.public_bytes(pem))
+        _write(place / f"{name}.key", own.private_bytes(pem, *private))
         found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
     return found
 
@@ -106,9 +108,8 @@ def _checked(names: Any) -> list[str]:
             raise InputTypeError(f"names must hold texts, got {type(name).__name__} {name!r:.60}.")
         if not PARTY.fullmatch(name) or name == AUTHORITY:
             raise InputError(
-                f"names: {name!r:.80} cannot name a party: its files are NAME.pem and NAME.key. "
-                "Use 1 to 64 letters, digits, '.', '-' and '_', with a letter or digit first, and "
-                f"not {AUTHORITY!r}."
+                f"names: {name!r:.80} cannot name a party and its files. Use 1 to 64 letters, "
+                f"digits, '.', '-' and '_', a letter or digit first, and not {AUTHORITY!r}."
             )
     unique_names(given, "names")
     return given
@@ -119,22 +120,13 @@ def _name(x509: Any, text: str) -> Any:
 
 
 def _usage(x509: Any, signs_certificates: bool) -> Any:
-    no = (
-        "content_commitment key_encipherment data_encipherment key_agreement encipher_only "
-        "decipher_only"
-    ).split()
-    own = {"key_cert_sign": signs_certificates, "crl_sign": signs_certificates}
-    return x509.KeyUsage(digital_signature=True, **own, **dict.fromkeys(no, False))
+    # No content commitment, no encipherment of keys or data, no key agreement.
+    signs = (signs_certificates, signs_certificates)
+    return x509.KeyUsage(True, False, False, False, False, *signs, False, False)
 
 
 def _signed(
-    x509: Any,
-    subject: Any,
-    issuer: Any,
-    public_key: Any,
-    key: Any,
-    facts: Any,
-    ends: datetime.timedelta = datetime.timedelta(days=DAYS),
+    x509: Any, subject: Any, issuer: Any, public_key: Any, key: Any, facts: Any, days: float = DAYS
 ) -> Any:
     hashes = require("cryptography.hazmat.primitives.hashes", INSTALL)
     now = datetime.datetime.now(datetime.UTC)
@@ -145,23 +137,12 @@ def _signed(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BEFORE)
-        .not_valid_after(now + ends)
+        .not_valid_after(now + datetime.timedelta(days=days))
     )
     for fact in facts:
         critical = isinstance(fact, x509.BasicConstraints | x509.KeyUsage)
         builder = builder.add_extension(fact, critical=critical)
     return builder.sign(key, hashes.SHA256())
-
-
-def _pem(certificate: Any) -> bytes:
-    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
-    return certificate.public_bytes(forms.Encoding.PEM)
-
-
-def _private_pem(key: Any) -> bytes:
-    forms = require("cryptography.hazmat.primitives.serialization", INSTALL)
-    plain = forms.NoEncryption()
-    return key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, plain)
 
 
 def _write(path: Path, data: bytes) -> None:

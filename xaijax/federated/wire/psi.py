@@ -35,8 +35,8 @@ class Intersection:
         self._library = require("private_set_intersection.python", INSTALL)
         if len(identifiers) > MOST:
             raise FederatedProtocolError(
-                f"identifiers: {len(identifiers):,}; private set intersection takes at most "
-                f"{MOST:,} here. Give both parties the aligned list."
+                f"identifiers: {len(identifiers):,}; at most {MOST:,} are accepted. Give both "
+                "parties the aligned list."
             )
         self._identifiers = tuple(identifiers)
         # Hexadecimal: the library takes texts.
@@ -79,7 +79,7 @@ class Intersection:
             message.ParseFromString(data)
         except Exception:  # DecodeError; its text may quote the bytes
             raise FederatedProtocolError(
-                f"intersection: {len(data):,} bytes that are no message of it. Both parties need "
+                f"intersection: {len(data):,} bytes that are no message. Both parties need "
                 "openmined-psi of the same version."
             ) from None
         return message
@@ -100,7 +100,6 @@ def intersect(
     done = ask(transport, who, "Intersect", deadline, step=2, **answer)
     if done.count != len(common):
         raise FederatedProtocolError(
-            f"{who}: found {done.count:,} common identifiers where the host found {len(common):,}. "
-            "Run the intersection again."
+            f"{who}: found {done.count:,} common identifiers, the host {len(common):,}. Try again."
         )
     return common

@@ -47,11 +47,8 @@ class Tls:
 
     def read(self) -> tuple[bytes, bytes, bytes]:
         """The contents of the files: authority, certificate, key."""
-        return (
-            _pem(self.authority, "authority"),
-            _pem(self.certificate, "certificate"),
-            _pem(self.key, "key"),
-        )
+        authority, certificate = _pem(self.authority, "authority"), self.certificate
+        return authority, _pem(certificate, "certificate"), _pem(self.key, "key")
 
 
 def _pem(path: str | Path, name: str) -> bytes:
@@ -74,10 +71,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not bare or not port.isdecimal() or not port.isascii() or int(port) >= 1 << 16:
         raise InputError(f"address must be 'host:port', got {address!r}.")
     if ":" in bare and bare == host:
-        raise InputError(
-            f"address: {address!r} could end in a port or not; an IPv6 address is in brackets, "
-            "'[::1]:7443'."
-        )
+        raise InputError(f"address: an IPv6 address is in brackets, '[::1]:7443', got {address!r}.")
     return bare, int(port)
 
 

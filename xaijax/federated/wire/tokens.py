@@ -46,8 +46,7 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     for place, one in enumerate(found):
         if first.setdefault(one, place) != place:
             raise InputError(
-                f"{name}: the entries at places {first[one]} and {place} are the same; an "
-                "identifier stands for one row. Drop one of the rows."
+                f"{name}: the entries at places {first[one]} and {place} are the same; drop one."
             )
     return found
 
@@ -58,14 +57,12 @@ def _bytes(identifier: Any, place: int, name: str) -> bytes:
     whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
     if not whole and not isinstance(identifier, str):
         raise InputTypeError(
-            f"{name}: the entry at place {place} is a {type(identifier).__name__}; identifiers are "
-            "texts or whole numbers."
+            f"{name}: place {place} is a {type(identifier).__name__}, not a text or whole number."
         )
     found = str(identifier).encode()
     if not 0 < len(found) <= LONGEST:
         raise InputError(
-            f"{name}: the entry at place {place} takes {len(found):,} bytes; 1 to {LONGEST:,} are "
-            "accepted."
+            f"{name}: the entry at place {place} takes {len(found):,} bytes, not 1 to {LONGEST:,}."
         )
     return found
 
