@@ -95,10 +95,9 @@ class Arbiter:
     ) -> None:
         self._model, self._F = model_of(model), checks.whole_number(columns, "columns", least=2)
         self._parties = parties_of(guests, column_labels((self._F,)))
-        if set(transports) != set(self._parties.guests) or not transports:
-            raise InputError(
-                f"transports: {sorted(transports)}; one to each of {sorted(self._parties.guests)}."
-            )
+        names = list(self._parties.guests)
+        if set(transports) != set(names) or not transports:
+            raise InputError(f"transports: {sorted(transports)}; one to each of {names} is needed.")
         self._transports, self._hosts = dict(transports), tuple(hosts)
         self._deadline = checks.positive(deadline, "deadline")
         self._runs = Sessions(MOST_RUNS, "run")
@@ -156,9 +155,7 @@ class Arbiter:
             if guest not in self._transports or guest in run.blocks or guest in run.loading:
                 raise party.Refused("message", "guest: unknown, or loaded already in this run.")
             if len(tokens) < 2:
-                raise party.Refused(
-                    "message", "tokens: the special one and at least one other are needed."
-                )
+                raise party.Refused("message", "tokens: the special one and at least one other.")
             run.loading.add(guest)
         try:
             block = self._block(guest, tokens, request, alive)
@@ -201,18 +198,14 @@ class Arbiter:
             raise party.Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
         H, m = len(self._parties.host), len(self._parties.guests)
         if not 0 < request.rows <= self.most:
-            raise party.Refused(
-                "size", f"rows: {request.rows:,} in one request; 1 to {self.most:,}."
-            )
+            raise party.Refused("size", f"rows: {request.rows:,} in a request; 1 to {self.most:,}.")
         asked = rows_of(request.values, request.rows, H + m, "rows")
         rows = np.empty((len(asked), self._F))
         rows[:, list(self._parties.host)] = asked[:, :H]
         for column, (guest, places) in enumerate(self._parties.guests.items(), H):
             block, numbered = loaded[guest], asked[:, column]
             if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
-                raise party.Refused(
-                    "token", f"rows: a number of a token of {guest!r} that is not there."
-                )
+                raise party.Refused("token", f"rows: a token's number of {guest!r} is not there.")
             rows[:, list(places)] = block[numbered.astype(np.int64)]
         with self._predicting:
             party.check_alive(alive)

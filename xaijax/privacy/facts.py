@@ -63,9 +63,8 @@ def facts_of(explanation: Any) -> Facts:
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if isinstance(explanation, Interactions):
         raise PrivacyError(
-            "explanation: interactions cannot be released: how far one record of the data can move "
-            "them is proved for the values of single players only, and one of s players adds up "
-            "2^s influences of sets. Release what QII(...).explain or .unary returned."
+            "explanation: interactions cannot be released: no bound is proved for sets of players. "
+            "Release what QII(...).explain or .unary returned."
         )
     wanted = "the Explanation that QII(...).explain or .unary returned"
     remedy = (
@@ -78,8 +77,8 @@ def facts_of(explanation: Any) -> Facts:
     missing = [name for name in NEEDED if name not in told]
     if missing:
         raise _refused(
-            f"its provenance does not say {', '.join(map(repr, missing))}, which the sensitivity "
-            "needs. Release what xaijax.QII of this version returned"
+            f"its provenance does not say {', '.join(map(repr, missing))}. Release what xaijax.QII "
+            "of this version returned"
         )
     _refuse_rows(told)
     if not np.isfinite(explanation.values).all():
@@ -127,19 +126,14 @@ def _refused(reason: str) -> PrivacyError:
 
 def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
     if told.get("method") != "QII":
-        raise _refused(
-            f"sensitivities are proved for xaijax.QII, not for method={told.get('method')!r}"
-        )
+        raise _refused(f"only xaijax.QII has proved bounds, and not method={told.get('method')!r}")
     if named(told.get("index")).simple or named(explanation.kind).simple:
-        raise _refused(
-            "the Deegan-Packel index jumps as a value crosses the threshold, so one record can "
-            "move it by up to 1. Say index='shapley' or 'banzhaf'"
-        )
+        raise _refused("the Deegan-Packel index jumps by up to 1 for a record. Say index='shapley'")
     difference = told.get("difference")
     if difference in ("kl", "js"):
         raise _refused(
-            f"difference={difference!r} has no bound: a logarithm moves without limit as a chance "
-            "nears 0. Say difference='tv', 'l1', 'l2', 'linf' or 'subtract'"
+            f"difference={difference!r} has no bound, as its logarithm has none. Say 'tv', 'l1', "
+            "'l2', 'linf' or 'subtract'"
         )
     if difference not in ("subtract", "l1", "tv", "l2", "linf", None):
         raise _refused("its difference is your own function, and no bound is proved for it")
@@ -147,18 +141,14 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
         raise _refused("its donors came from your own sampler, and no bound is proved for it")
     if told.get("samples") is not None or told.get("scheme", "exact") != "exact":
         raise _refused(
-            "its rows and donors were drawn with replacement, so one record may be all of them and "
-            "move a value by up to 1; a known seed hides nothing either. Say samples=None, on "
+            "it was drawn with replacement, so one record may be all of it. Say samples=None, on "
             "xaijax.privacy.subsample(data, rate) where that is too large"
         )
     if not explanation.exact or explanation.std_errors is not None:
         raise _refused("it is not exact. Say samples=None and a deterministic model")
     quantity = told.get("quantity")
     if quantity == "ratio":
-        raise _refused(
-            "quantity='ratio' has no bound: the rate that it divides by may be 0. Say "
-            "quantity='disparity'"
-        )
+        raise _refused("quantity='ratio': the rate below may be 0. Say 'disparity'")
     if quantity is not None and quantity not in QUANTITIES:
         raise _refused("its quantity is your own, and no bound is proved for it")
     if "selected_output" in told:
@@ -168,14 +158,13 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
 def _refuse_rows(told: Mapping[str, Any]) -> None:
     if told["explained"] in ("data", "part"):
         raise _refused(
-            "it explains private rows themselves (X= was left out, is the data, or shares memory "
-            "with it), and each of its values is about one of them. Explain people who are public, "
-            "or say quantity='rate', 'average', 'group' or 'disparity'"
+            "it explains private rows themselves (X= was left out, or is or shares the data). "
+            "Explain people who are public, or say quantity='rate' or 'average'"
         )
     if told["whose_pool"] == "part":
         raise _refused(
-            "its pool= shares memory with the data (or with all rows of its subsample), so it is "
-            "as private as they are. Leave pool= out, or give rows that are public"
+            "its pool= shares memory with the data (or with all rows of its subsample). Leave it "
+            "out, or give rows that are public"
         )
     if int(told["players"]) > MOST_PLAYERS:
         raise _refused(f"it has {told['players']} players, and at most {MOST_PLAYERS} are counted")

@@ -17,7 +17,7 @@ from xaijax.privacy import constants, exact_index, mechanism
 from xaijax.privacy.exact_index import ROOT
 from xaijax.privacy.facts import Facts, public_facts
 from xaijax.privacy.mechanism import refuse_no_noise, scale_for
-from xaijax.privacy.sensitivity import INDIVIDUAL, bound
+from xaijax.privacy.sensitivity import INDIVIDUAL, bound, paper_bound
 from xaijax.results.explanation import Explanation
 from xaijax.results.recount import LATTICE, ExactSums, Recount
 
@@ -56,9 +56,8 @@ def planned(
         rate = 1.0 if sample is None else sample.rate
         most = mechanism.of_all_rows(spendable * little.factor, rate)
         raise PrivacyError(
-            f"epsilon={epsilon:g} leaves no noise: values are multiples of 2^-20, and fewer than "
-            "one in twenty would be changed, so the copy would hold the exact values. The largest "
-            f"epsilon that adds noise to this report is {most:.6g}."
+            f"epsilon={epsilon:g} leaves no noise: fewer than one value in twenty would be "
+            f"changed. The largest epsilon that adds noise to this report is {most:.6g}."
         ) from None
     told = {
         "noise": "discrete Laplace, OpenDP make_laplace on i64",
@@ -110,10 +109,7 @@ def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
         told += own
         came += [int(one.sum()) for one in exact.outer]
     if told != came:
-        raise PrivacyError(
-            f"explanation cannot be released: its provenance records the sizes {told}, but "
-            f"{came} were counted."
-        )
+        raise PrivacyError(f"explanation cannot be released: sizes {told}, but {came} counted.")
 
 
 # How far a distance between vectors of probabilities can move, if one influence of one class can
@@ -159,9 +155,8 @@ def proved(
     K = exact.sums.shape[3]
     if delta == 0:
         raise PrivacyError(
-            "explanation cannot be released: no noise is needed, since nothing in it depends on "
-            "the data, provided X= and pool= are public, as release takes them to be; or its "
-            "bounds have no width."
+            "explanation cannot be released: nothing in it depends on the data, provided X= and "
+            "pool= are public, or its bounds have no width, so that it needs no noise."
         )
     one, all_players, each = _index_constants(facts, chance)
     if facts.difference == "subtract":
@@ -204,26 +199,17 @@ def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
 
     It raises PrivacyError for what the paper does not cover.
     """
-    n, groups = facts.data_rows, [facts.members or 0, facts.rest or 0]
-    table = {
-        "individual": Fraction(1, facts.pool_rows),
-        "actual": Fraction(1, facts.pool_rows),
-        "average": Fraction(2, n),
-        "rate": Fraction(2, n),
-    }
-    if facts.quantity == "group":
-        table["group"] = Fraction(2, groups[0])
-    if facts.quantity == "disparity":
-        table["disparity"] = Fraction(2, min(groups))
+    groups = [facts.members or 0, facts.rest or 0]
+    group = min(groups) if facts.quantity == "disparity" else groups[0]
+    of_paper = paper_bound(facts.quantity, facts.data_rows, facts.pool_rows, group)
     told = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
     if not told or (facts.weights is None and not facts.unary):
         raise PrivacyError(
-            "calibration='paper' goes with what the paper has a sensitivity for: labels or scores, "
-            "difference='subtract', equal weights, unary influences, Shapley, Banzhaf and limited "
-            "sizes. Say calibration='proved'."
+            "calibration='paper' goes with what the paper has a sensitivity for: labels or scores "
+            "of equal weights, difference='subtract', indices by size. Say calibration='proved'."
         )
     width = Fraction(exact.width, exact.unit)
-    size = table[facts.quantity] * width * (1 if facts.unary else 2)
+    size = of_paper * width * (1 if facts.unary else 2)
     steps = math.ceil(LATTICE * size)
     refuse_no_noise(steps, epsilon)
     return NoiseNeeded(steps, steps / epsilon)

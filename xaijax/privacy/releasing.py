@@ -151,9 +151,8 @@ def _recount_of(explanation: Explanation) -> Recount:
     recount = remembered(explanation)
     if recount is None:
         raise PrivacyError(
-            "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, and "
-            "its exact sums are not kept in files. Release what xaijax.QII returned, in the "
-            "process that asked; for some rows or players ask QII about these."
+            "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, "
+            "without exact sums. Release what xaijax.QII returned, in the process that asked."
         )
     reason = recount.refused()
     if reason is not None:
@@ -189,10 +188,7 @@ def _claim(recount: Recount) -> None:
 
 def _refuse_sample(why: str | None) -> None:
     if why is not None:
-        raise PrivacyError(
-            f"explanation cannot be released: its subsample {_USED[why]}. Draw another one "
-            "(xaijax.privacy.subsample)."
-        )
+        raise PrivacyError(f"explanation cannot be released: its subsample {_USED[why]}.")
 
 
 def _copy(

@@ -6,7 +6,6 @@ Parts are replaced completely, by a new name that is moved over the old one, and
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import socket
@@ -68,10 +67,7 @@ class RunDirectory:
             own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
             others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
             if others:
-                raise InputError(
-                    f"out: {path} holds other files ({sorted(others)[0]!r}) and no run. Give a new "
-                    "directory, or an empty one."
-                )
+                raise InputError(f"out: {path} holds other files ({min(others)!r}) and no run.")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 
@@ -210,9 +206,9 @@ class RunDirectory:
         """
         term = Term(f"{LOCK}{whose}", uuid.uuid4().hex)
         with contextlib.ExitStack() as held:
-            held.enter_context(_locked(self.path / LOCK, self._begun, term.mark, bool(whose)))
+            held.enter_context(self._locked(LOCK, term.mark, shared=bool(whose)))
             if whose:
-                held.enter_context(_locked(self.path / term.lock, self._begun, term.mark, False))
+                held.enter_context(self._locked(term.lock, term.mark, shared=False))
             else:  # no shard's driver is alive, and none of their workers writes any more
                 for path in self.path.glob(f"{LOCK}-*"):
                     path.unlink(missing_ok=True)
@@ -227,16 +223,33 @@ class RunDirectory:
                 except FileNotFoundError:
                     said = ""
                 if term.mark not in said:
-                    raise InputError(
-                        f"{self.path} has another driver now: this part belongs to an earlier one, "
-                        "and is not written."
-                    )
+                    raise InputError(f"{self.path} has another driver now: a part is not written.")
             yield
 
-    def _begun(self, write: Callable[[], None]) -> None:
-        """Writes to a lock file while no worker of an earlier driver writes a part."""
-        with _flock(self.path / WRITING, shared=False):
-            write()
+    @contextlib.contextmanager
+    def _locked(self, name: str, mark: str, shared: bool) -> Iterator[None]:
+        """Holds a driver's lock file, with the mark and who holds it."""
+        with os.fdopen(os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666), "r+") as file:
+            try:
+                lock(file.fileno(), shared, wait=False)
+            except BlockingIOError:
+                raise InputError(
+                    f"out: another driver is at work on {self.path}: {file.readline().strip()}. "
+                    "Wait for it, or give another directory."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            own, start = os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S")
+            with _flock(self.path / WRITING, shared=False):  # no earlier worker writes a part
+                file.seek(0)
+                file.truncate()
+                file.write(f"host {socket.gethostname()}, process {own}, since {start}\n{mark}\n")
+                file.flush()
+            try:
+                yield
+            finally:
+                if os.getpid() == own:
+                    unlock(file.fileno())
 
     def within(self, number: int) -> Path:
         """The file with the completed share of a part that runs for more than a second."""
@@ -261,39 +274,6 @@ class Term:
 
     lock: str
     mark: str
-
-
-@contextlib.contextmanager
-def _locked(
-    path: Path, begun: Callable[[Callable[[], None]], None], mark: str, shared: bool
-) -> Iterator[None]:
-    mode = os.O_RDWR | os.O_CREAT
-    with os.fdopen(os.open(path, mode, 0o666), "r+") as file:
-        try:
-            lock(file.fileno(), shared, wait=False)
-        except BlockingIOError:
-            raise InputError(
-                f"out: another driver is at work on {path.parent}: {file.readline().strip()}. "
-                "Wait for it, or give another directory."
-            ) from None
-        except OSError:  # a file system without locks
-            pass
-
-        def write() -> None:
-            file.seek(0)
-            file.truncate()
-            start = time.strftime("%Y-%m-%d %H:%M:%S")
-            name, number = socket.gethostname(), os.getpid()
-            file.write(f"host {name}, process {number}, since {start}\n{mark}\n")
-            file.flush()
-
-        begun(write)
-        own = os.getpid()
-        try:
-            yield
-        finally:
-            if os.getpid() == own:
-                unlock(file.fileno())
 
 
 @contextlib.contextmanager
@@ -357,25 +337,13 @@ class Cut:
     @property
     def parts(self) -> int:
         """Number of parts."""
-        return self._ends[-1]
+        return len(self.ranges)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Rows of each part."""
+    @cached_property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """(first, last + 1) of the rows of each part."""
         return tuple(
-            min(each, last - at)
+            (at, min(at + each, last))
             for first, last, each in self.stretches
             for at in range(first, last, each)
         )
-
-    def range_of(self, part: int) -> tuple[int, int]:
-        """(first, last + 1) of the rows of a part."""
-        which = next(n for n, end in enumerate(self._ends) if part < end)
-        first, last, each = self.stretches[which]
-        own = first + (part - (self._ends[which - 1] if which else 0)) * each
-        return own, min(own + each, last)
-
-    @cached_property
-    def _ends(self) -> tuple[int, ...]:
-        counts = (-(-(last - first) // each) for first, last, each in self.stretches)
-        return tuple(itertools.accumulate(counts))

@@ -10,7 +10,7 @@ import errno
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
@@ -78,15 +78,11 @@ class Driver:
         timeout = self.timeout
         return None if timeout is None else min(max(LOOKS, SHARE * timeout), timeout)
 
-    def _give_out(self, coming: Iterable[Task]) -> None:
+    def _give_out(self, coming: Iterator[Task]) -> None:
         while len(self._out) < self.engine.at_once:
-            if self._waiting:
-                task = self._waiting.popleft()
-            else:
-                found = next(iter(coming), None)
-                if found is None:
-                    break
-                task = found
+            task = self._waiting.popleft() if self._waiting else next(coming, None)
+            if task is None:
+                break
             self._submit(task)
         if not self._out and self._alone:  # no other part can be affected
             self._submit(self._alone.popleft())

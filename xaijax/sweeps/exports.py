@@ -117,10 +117,7 @@ def refuse_other_file(target: Path) -> None:
     """
     file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
-        raise InputError(
-            f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
-            "another name, or remove it first."
-        )
+        raise InputError(f"path: {target} is there, and is no Parquet file of a run; not replaced.")
 
 
 def refuse_other_folder(target: Path) -> None:
@@ -179,10 +176,7 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     folder = as_path(out)
     if format == "zarr":
         if isinstance(explainer, AnchorExplainer):
-            raise InputError(
-                "format: a zarr group holds numbers, but an AnchorExplainer gives rules. Say "
-                "format='parquet'."
-            )
+            raise InputError("format: an AnchorExplainer gives rules. Say format='parquet'.")
         require("zarr", "xaijax[scale]")
         if folder.is_dir():
             refuse_other_folder(folder / "explanation.zarr")

@@ -66,10 +66,7 @@ def _opened(path: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(
-            f"X: {path} is no .npy file of numbers that can be read: {error}. Write it with "
-            "numpy.save."
-        ) from error
+        raise InputError(f"X: {path} is no .npy file of numbers: {error}.") from error
 
 
 def _refuse_no_rows(X: Any) -> None:
@@ -78,10 +75,7 @@ def _refuse_no_rows(X: Any) -> None:
         return
     leaves = leaves_of(X, "X")[0] if rows_of(X).kind == "tree" else [X]
     if not leaves or not all(getattr(leaf, "ndim", 0) for leaf in leaves):
-        raise InputTypeError(
-            f"X must be rows [N, F], a frame, files, or several arrays of N rows; got "
-            f"{type(X).__name__} {X!r:.60}."
-        )
+        raise InputTypeError(f"X must be rows [N, F], a frame, files or arrays, got {X!r:.60}.")
 
 
 def background_of(given: dict[str, Any]) -> Any:
@@ -224,8 +218,7 @@ def wanted_of(background: Any) -> tuple[str, list[str] | None]:
         return given.kind, [str(label) for label in given.labels]
     if given.kind != "array":
         raise InputTypeError(
-            "X is a table of columns, but the explainer's background is rows in several arrays. "
-            "Give X as the model takes it."
+            "X is a table of columns, the background several arrays. Give X as the model takes it."
         )
     return "array", None
 

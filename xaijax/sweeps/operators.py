@@ -62,10 +62,7 @@ class _Ready:
         """The new columns of 0 rows: those of one of its own rows, without that row."""
         row = _one_row(made_of(self.opened.explainer))
         if row is None:
-            raise InputError(
-                "a batch has 0 rows, and the explainer holds no row from which to get the columns "
-                "of its answer. Leave empty partitions out."
-            )
+            raise InputError("a batch has 0 rows, the explainer none. Leave empty partitions out.")
         if width is not None and width != row.shape[1]:
             raise InputError(
                 f"a batch has {width} columns for the explainer, which reads {row.shape[1]}. Name "
@@ -244,9 +241,7 @@ def batches(
     if columns is not None:
         columns = checks.listed(columns, "columns")
         if not columns or not all(isinstance(one, str) for one in columns):
-            raise InputTypeError(
-                f"columns must be None or the names of one column at least, got {columns!r:.80}."
-            )
+            raise InputTypeError(f"columns must be None or one name at least, got {columns!r:.60}.")
         checks.unique_names(columns, "columns")
     errors = checks.yes_or_no(errors, "errors")
     kind, own = wanted_of(background_of(made_of(explainer)))

@@ -162,15 +162,9 @@ def _files(X: Any) -> _Files:
     if isinstance(X, list | tuple):
         for one in X:
             if not isinstance(one, str | os.PathLike):
-                raise InputTypeError(
-                    "X: a list must hold names of Parquet files alone, or be rows of numbers; "
-                    f"got {type(one).__name__} among names."
-                )
+                raise InputTypeError(f"X: a list must hold names of Parquet files, got {one!r:.9}.")
             if Path(one).suffix not in SUFFIXES:
-                raise InputError(
-                    f"X: {Path(one).name} is no .parquet file, and a list must name such files. A "
-                    "folder of .parquet files is given by its name, alone."
-                )
+                raise InputError(f"X: {Path(one).name} is no .parquet file. Name a folder alone.")
         every = [_files(one) for one in X]
         given = [own for one in every for own in one.given]
         return _Files([path for one in every for path in one.paths], given)
@@ -194,7 +188,7 @@ def _files(X: Any) -> _Files:
             raise FileNotFoundError(f"X: there is no file or folder {path}.")
         raise InputError(
             f"X: {path.name} is no .parquet or .npy file. Give a .parquet (.pq) or .npy file, a "
-            "folder or list of .parquet files, or read it first and give the array or frame."
+            "folder or list of .parquet files, or the array or frame itself."
         )
     if not path.exists():
         raise FileNotFoundError(f"X: there is no file or folder {path}.")
@@ -206,15 +200,13 @@ def _of_dataset(X: Any) -> _Files:
     dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
     files: list[str] = list(getattr(X, "files", ()))
     if not files or X.format.default_extname != "parquet":
-        raise InputTypeError(
-            "X is a Dataset that is not made of Parquet files; give the files, or an array."
-        )
+        raise InputTypeError("X is a Dataset that is not made of Parquet files; give the files.")
     fragments = [] if getattr(X, "_scan_options", None) else list(X.get_fragments())
     whole = all(one.num_row_groups == one.metadata.num_row_groups for one in fragments)
     if not whole or [one.path for one in fragments] != files:
         raise InputError(
-            "X is a Dataset with a filter, or of some row groups of its files, and a sweep reads "
-            "whole files. Write its rows to files (pyarrow.dataset.write_dataset) and give these."
+            "X is a Dataset with a filter, or of some row groups of its files. Write its rows to "
+            "files (pyarrow.dataset.write_dataset) and give these."
         )
     keys = (dataset.get_partition_keys(one.partition_expression) for one in fragments)
     given = [tuple(own.items()) for own in keys]
@@ -249,9 +241,7 @@ def _columns(
         wanted, whose = [name for name in told.names if name not in index], "Dataset's schema"
     lost = [name for name in wanted or () if name not in there]
     if lost:
-        raise InputError(
-            f"X: {path} has no column {lost[0]!r}, which the {whose} has; it has {there}."
-        )
+        raise InputError(f"X: {path} has no column {lost[0]!r}, which the {whose} has: {there}.")
     return there if wanted is None else list(wanted)
 
 
@@ -260,9 +250,8 @@ def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:
     wide = getattr(background, "shape", None) or np.shape(background)
     if len(wide) in (1, 2) and wide[-1] != len(names):
         raise InputError(
-            f"X: {path} has {count(len(names), 'column')}, {list(names)}, but the explainer's "
-            f"background has {wide[-1]}. Write a file without the others, or make the explainer of "
-            "a frame, whose columns are read by their names."
+            f"X: {path} has {count(len(names), 'column')}, {list(names)}, but the background "
+            f"has {wide[-1]}. Leave the others out, or make the explainer of a frame."
         )
 
 

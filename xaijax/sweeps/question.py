@@ -181,8 +181,7 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, GradientExplainer, AmortizedExplainer, FederatedExplainer, QII of an "
-        "individual quantity or AnchorExplainer."
+        "Explainer or the like, an AnchorExplainer, or a QII of an individual quantity."
     )
 
 
@@ -195,10 +194,7 @@ def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dic
     """The keywords of the call; raises InputError or InputTypeError for unknown ones."""
     method = method_of(explainer)
     if options is not None and not isinstance(options, Mapping):
-        raise InputTypeError(
-            f"options must be a dict of keywords of {type(explainer).__name__}, got "
-            f"{options!r:.60}."
-        )
+        raise InputTypeError(f"options must be a dict of keywords, got {options!r:.60}.")
     given = dict(options or {})
     takes = [one for one in inspect.signature(method).parameters if one not in ("X", "progress")]
     for name in given:

@@ -87,12 +87,12 @@ class Run:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of rows of each part, counted in distinct rows."""
-        return self._cut.sizes
+        return tuple(last - first for first, last in self._cut.ranges)
 
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, counted in distinct rows."""
         self._refuse_part(part)
-        return self._cut.range_of(part)
+        return self._cut.ranges[part]
 
     @property
     def labels(self) -> Any:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -443,17 +444,9 @@ class Progress:
     def line(self, now: float) -> str:
         """The progress of the sweep, in one line."""
         each = (self._shown - self._kept) / max(now - self._start, 1e-9)
-        left = (self._rows - self._shown) / each if each else float("inf")
+        left = timedelta(seconds=int((self._rows - self._shown) / each)) if each else "unknown time"
         share = self._shown / self._rows
         return (
             f"xaijax: {self._shown:,} of {self._rows:,} rows ({share:.0%}), {each:,.0f} rows a "
-            f"second, {_duration(left)} left"
+            f"second, {left} left"
         )
-
-
-def _duration(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "unknown time"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

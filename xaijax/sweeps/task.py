@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,8 @@ class ExplainerRecipe:
         if differ:
             raise ResumeMismatchError(
                 f"the model reads other values in this process than where the sweep began: "
-                f"{', '.join(map(shown, differ))}. What is assigned after a "
-                f"module is imported is not sent to workers: give it as params=, or bind it to "
-                f"the function with functools.partial."
+                f"{', '.join(map(shown, differ))}. What a module gets after its import is not "
+                "sent: give it as params=, or bind it by functools.partial."
             )
 
 
@@ -236,8 +235,8 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
             opened = task.recipe.open()
         if task.measured:
             return _measured(task, opened)
-        with _Share(RunDirectory(Path(task.out)).within(task.part)) as share:
-            answer = opened.answer(task.piece.read(), task.first, share.told, task.numbers)
+        with _share_in(RunDirectory(Path(task.out)).within(task.part)) as report:
+            answer = opened.answer(task.piece.read(), task.first, report, task.numbers)
         if not isinstance(answer, Explanation | Rules) or len(answer) != task.last - task.first:
             raise InputTypeError(
                 f"{type(opened.explainer).__name__} answers {task.last - task.first:,} rows with "
@@ -262,24 +261,23 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
     return Receipt(task.part, task.last - task.first, seconds, size, _worker())
 
 
-class _Share:
+@contextlib.contextmanager
+def _share_in(path: Path) -> Iterator[Callable[[float], None]]:
     """Writes the completed share of a part to a file once a second, for the driver's bar."""
+    last, written = 0.0, time.monotonic()
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._share, self._told = path, 0.0, time.monotonic()
-
-    def __enter__(self) -> _Share:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._path.unlink(missing_ok=True)
-
-    def told(self, share: float) -> None:
+    def report(share: float) -> None:
+        nonlocal last, written
         now = time.monotonic()
-        if share > self._share and now - self._told >= EVERY:  # an answer may have several bars
-            self._share, self._told = share, now
+        if share > last and now - written >= EVERY:  # an answer may have several bars
+            last, written = share, now
             with contextlib.suppress(OSError):  # such as a full disk: writing the part will fail
-                self._path.write_text(f"{share:.4f}")
+                path.write_text(f"{share:.4f}")
+
+    try:
+        yield report
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _measured(task: Task, opened: OpenedTask) -> Receipt:
@@ -336,8 +334,7 @@ def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str,
         what = "model" if field == "model" else "background or function"
         raise ResumeMismatchError(
             f"{task.out} holds parts of another {what} (stats[{ENTRIES[field]!r}]) than "
-            f"{task.where()}: it has changed since they were answered. Give another directory, or "
-            "ask as that run did."
+            f"{task.where()}: it has changed since. Give another directory, or ask as before."
         )
 
 

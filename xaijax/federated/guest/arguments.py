@@ -32,9 +32,7 @@ def secret_of(secret: Any, policy: Policy, state: Any) -> bytes:
         return secrets.token_bytes(SECRET)
     checks.instance(secret, "secret", bytes, "bytes")
     if len(secret) < SECRET:
-        raise InputError(
-            f"secret has {len(secret)} bytes; at least {SECRET} random ones are needed."
-        )
+        raise InputError(f"secret has {len(secret)} bytes; at least {SECRET} random ones needed.")
     return secret
 
 
@@ -74,9 +72,7 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
     for version, part in parts.items():
         own = getattr(part, "party", None)
         if own is not None and party is not None and own != party:
-            raise InputError(
-                f"parts: version {version!r} is the part of {own!r}, this guest is {party!r}."
-            )
+            raise InputError(f"parts: {version!r} is the part of {own!r}, this guest is {party!r}.")
         party = own if party is None else party
     return party or ""
 

@@ -124,9 +124,7 @@ class Guest:
         N, F = self._rows.shape
         known = identifiers_of(identifiers, "identifiers")
         if len(known) != N:
-            raise InputError(
-                f"identifiers has {len(known):,} entries for {N:,} rows; give one each."
-            )
+            raise InputError(f"identifiers has {len(known):,} entries for {N:,} rows; one each.")
         self._row_of = {one: row for row, one in enumerate(known)}
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
@@ -293,9 +291,7 @@ class Guest:
 
     def _block(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
         if self.policy.arbiter is None or self.policy.arbiter not in names:
-            raise Refused(
-                "policy", "arbiter: rows go to the arbiter that the guest's policy names, only."
-            )
+            raise Refused("policy", "arbiter: rows go to the arbiter that the policy names, only.")
         session = self._sessions.find(request.session, None)
         tokens, rows = self._asked(session, request.tokens, session.sent)
         check_alive(alive)
@@ -364,13 +360,11 @@ class Guest:
         tokens = split_tokens(data)
         if len(tokens) > self.policy.most:
             raise Refused(
-                "size", f"tokens: {len(tokens):,} in one request; at most {self.policy.most:,}."
+                "size", f"tokens: {len(tokens):,} in one request; at most {self.policy.most}."
             )
         unknown = sum(one not in session.rows for one in tokens)
         if unknown:
-            raise Refused(
-                "token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row under this key."
-            )
+            raise Refused("token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row here.")
         again = len(tokens) - len(set(tokens) - done)
         if again:
             raise Refused(
@@ -396,9 +390,7 @@ class Guest:
         who = [self._identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:
-            raise Refused(
-                "policy", f"most_queries: an identifier was asked for {most} times already."
-            )
+            raise Refused("policy", f"most_queries: somebody was asked for {most} times already.")
         return who
 
     def _values(self, version: str, places: np.ndarray) -> np.ndarray:

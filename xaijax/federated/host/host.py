@@ -190,12 +190,10 @@ class Host:
         reference = by_name(reference, self._names, "reference")
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
-            raise InputError(
-                "background: numbers alone travel to an arbiter. Say background.to_numpy()."
-            )
+            raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
         if H not in (None, self._row.shape[1]):
             raise InputError(
-                f"background has {self._row.shape[1]} columns, the model's host side {H}."
+                f"background: {self._row.shape[1]} columns, the model's host side {H}."
             )
         self._common: dict[str, Any] = {
             "index": index,
@@ -318,18 +316,14 @@ class Host:
             raise InputError("X has 0 rows; at least 1 is needed.")
         if identifiers is None:
             if N != len(self._identifiers):
-                raise InputError(
-                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,}; name them."
-                )
+                raise InputError(f"X has {N:,} rows, the aligned list {len(self._place):,} names.")
             return list(range(N))
         named = identifiers_of(identifiers, "identifiers")
         if len(named) != N:
             raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
         unknown = sum(one not in self._place for one in named)
         if unknown:
-            raise InputError(
-                f"identifiers: {unknown:,} of {N:,} are not in the aligned list of this Host."
-            )
+            raise InputError(f"identifiers: {unknown:,} of {N:,} are not in the aligned list.")
         return [self._place[one] for one in named]
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
@@ -375,9 +369,7 @@ def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
     own = rows_of(rows)
     taken = [name for name in labels if name in own.labels]
     if taken:
-        raise InputError(
-            f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
-        )
+        raise InputError(f"X has a column {taken[0]!r}, the name of a guest's answer; rename it.")
     return own.beside(dict(zip(labels, answers.T, strict=True)))
 
 
@@ -413,9 +405,7 @@ def check_model(model: Any, arbiter: Any) -> None:
         if model is not None:
             raise InputError("model must be None with arbiter=, which holds the joint model.")
         if not hasattr(arbiter, "call"):
-            raise InputTypeError(
-                f"arbiter must be a Connection or InMemory, got {type(arbiter).__name__}."
-            )
+            raise InputTypeError(f"arbiter must be a Connection or InMemory, got {arbiter!r:.40}.")
     elif not isinstance(model, SplitModel):
         raise InputError(
             f"model must be a SplitModel, got {type(model).__name__}. For a joint model give "
@@ -433,14 +423,12 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
     for name, one in guests.items():
         if not hasattr(one, "call"):
             raise InputTypeError(
-                f"guests: {name!r} needs a Connection or InMemory, got {type(one).__name__}."
+                f"guests: {name!r} needs a Connection or InMemory, got {one!r:.9}."
             )
     if model is None:
         return dict(guests)
     if set(guests) != set(model.widths):
-        raise InputError(
-            f"guests are {sorted(map(str, guests))}, those of the model {sorted(model.widths)}."
-        )
+        raise InputError(f"guests are {list(guests)}, those of the model {list(model.widths)}.")
     return {name: guests[name] for name in model.widths}  # in the model's order
 
 
@@ -449,9 +437,7 @@ def version_of(version: Any, guest: str, guests: Mapping[str, Any]) -> str | Non
     if isinstance(version, Mapping):
         unknown = [name for name in version if name not in guests]
         if unknown:
-            raise InputError(
-                f"version: there is no guest {unknown[0]!r}; guests are {list(guests)}."
-            )
+            raise InputError(f"version: there is no guest {unknown[0]!r} in {list(guests)}.")
         version = version.get(guest)
     return checks.text(version, "version", none=True)
 

@@ -179,14 +179,12 @@ class FederatedExplainer:
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
             raise InputError(
-                f"weights are of several reference rows, got one ({self._reference_kind})."
+                f"weights are of several reference rows, not {self._reference_kind!r}."
             )
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
-            raise InputError(
-                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
-            )
+            raise InputError("estimator='wls' asks for all; leave budget= and tolerance= out.")
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
         self.reference_ = rows_of(shown).first if isinstance(source, Baseline) else shown
@@ -380,13 +378,9 @@ class FederatedExplainer:
         given = dict(refitted or {})
         unknown = [name for name in given if name not in parties.guests]
         if unknown:
-            raise InputError(
-                f"refitted: there is no guest {unknown[0]!r}; guests are {list(parties.guests)}."
-            )
+            raise InputError(f"refitted: there is no guest {unknown[0]!r}: {list(parties.guests)}.")
         if self._reference_kind == "rows":
-            raise InputError(
-                "worth needs one reference row, but reference= has several. Say reference='median'."
-            )
+            raise InputError("worth needs one reference row, got several. Say reference='median'.")
         given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
         rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
         try:
@@ -394,9 +388,7 @@ class FederatedExplainer:
         except ValueError as error:
             raise InputTypeError(f"y must have one entry per row of X; {error}.") from error
         if truth.ndim != 1 or truth.shape != rows.shape[:1]:
-            raise InputError(
-                f"y must have shape {rows.shape[:1]}, one entry per row of X; got {truth.shape}."
-            )
+            raise InputError(f"y must have shape {rows.shape[:1]}, that of X; got {truth.shape}.")
         score = _score_of(metric, truth)
         if model.predict(rows[:1]).ndim == 2:
             raise InputError("worth needs a model with one output; say as_model(..., output=).")
@@ -533,9 +525,7 @@ def _score_of(metric: Any, y: np.ndarray) -> Score:
 def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
     kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in (y, np.asarray(labels))}
     if len(kinds) > 1:
-        raise InputError(
-            f"y holds {_some(y)}, but the model's labels are {_some(labels)}. Give y as these."
-        )
+        raise InputError(f"y holds {_some(y)}, the model's labels are {_some(labels)}: say these.")
     return float(np.mean(labels == y))
 
 

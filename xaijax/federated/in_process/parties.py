@@ -94,16 +94,12 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
         for c in own:
             if c in owner:
                 whose = "twice" if owner[c] == name else f"by {owner[c]!r} and by {name!r}"
-                raise InputError(
-                    f"guests: column {labels[c]!r} is named {whose}; a column has one owner."
-                )
+                raise InputError(f"guests: column {labels[c]!r} is named {whose}: one owner each.")
             owner[c] = name
         found[name] = tuple(own)
     host = tuple(c for c in range(len(labels)) if c not in owner)
     if not host and remote:
-        raise InputError(
-            f"guests own all {len(labels)} columns; over the wire the host needs at least one."
-        )
+        raise InputError(f"guests own all {len(labels)} columns; over the wire a host needs one.")
     taken = [name for name in found if name in {labels[c] for c in host}]
     if taken:
         raise InputError(f"guests: {taken[0]!r} is the name of a column of the host; rename it.")

@@ -38,9 +38,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
-        raise InputError(
-            "background must be rows, got a Baseline. Give rows, and reference= for your own row."
-        )
+        raise InputError("background must be rows, got a Baseline. Say reference= for your own.")
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
         if reference == "median":
@@ -72,9 +70,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         )
     width = checks.as_array(background, "background").shape[-1]
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
-        raise InputError(
-            f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed."
-        )
+        raise InputError(f"reference has shape {rows.shape}; [{width}] or [B, {width}] is needed.")
     if len(rows) == 0:
         raise InputError("reference has 0 rows; at least 1 is needed.")
     checks.finite(rows, "reference", allow_nan)
@@ -90,9 +86,7 @@ def _of_tree(reference: Any, background: Any) -> tuple[Any, str]:
     if ranks == [leaf.ndim - 1 for leaf in jax.tree.leaves(background)]:
         return Baseline(jax.tree.map(np.array, reference)), "row"
     if given.kind != wanted.kind:
-        raise InputError(
-            f"reference must have the background's structure, {jax.tree.structure(background)}."
-        )
+        raise InputError(f"reference must have the structure {jax.tree.structure(background)}.")
     own = given.copy()
     return (Baseline(given.first), "row") if len(given) == 1 else (own, "rows")
 
@@ -113,7 +107,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
         raise InputError(
-            f"background has shape [B, *{table.shape}]: parties own columns of a table [B, F]."
+            f"background has shape [B, *{table.shape}]; parties own columns of a table."
         )
     labels = table.feature_names or column_labels(table.shape)
     return parties_of(by_leaves(guests, table), labels, remote=False)
@@ -124,14 +118,10 @@ def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> fl
     checks.positive(end_weight, "end_weight")
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
-            raise InputError(
-                f"end_weight={end_weight!r}, but estimator={estimator!r} has none; 'wls' has."
-            )
+            raise InputError(f"end_weight={end_weight!r}, but estimator={estimator!r} has none.")
         return float(end_weight)
     if not named(index).efficient:
-        raise InputError(
-            f"estimator='wls' is the authors' regression for index='shapley', got index={index!r}."
-        )
+        raise InputError(f"estimator='wls' is a regression for index='shapley', got {index!r}.")
     if not model.deterministic:
         raise InputError("estimator='wls' needs a model that is deterministic; say 'permutation'.")
     return float(end_weight)

@@ -101,7 +101,7 @@ class SplitModel:
         checks.whole_number(self.columns, "columns")
         if not isinstance(self.widths, Mapping) or not self.widths:
             raise InputError(
-                f'widths must be {{"guest": numbers in its answer}}, got {self.widths!r}.'
+                f'widths must be {{"guest": numbers it answers}}, got {self.widths!r}.'
             )
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")

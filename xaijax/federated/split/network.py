@@ -86,9 +86,7 @@ def split_network(
     X, y, names, parties = training(rows, labels, guests, feature_names, np.float32)
     y = y.astype(np.float32)
     if checks.whole_number(embedding, "embedding") < LEAST_EMBEDDING:
-        raise InputError(
-            f"embedding={embedding}: fewer than {LEAST_EMBEDDING} numbers cost accuracy; give more."
-        )
+        raise InputError(f"embedding={embedding}: at least {LEAST_EMBEDDING} numbers are needed.")
     for name, value in (("hidden", hidden), ("steps", steps), ("batch", batch)):
         checks.whole_number(value, name)
     checks.positive(rate, "rate")

@@ -143,9 +143,7 @@ class Part:
             good = False
         if not good:
             shapes = {name: one.shape for name, one in held.items()}
-            raise InputError(
-                f"arrays of kind {self.kind!r} do not fit each other: {shapes}. See the docstring."
-            )
+            raise InputError(f"arrays of kind {self.kind!r} do not fit each other: {shapes}.")
         _check_identity(self)
 
     @property
@@ -355,10 +353,8 @@ def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, 
             arrays = {name: archive.array(f"{name}.npy") for name in names}
         facts = json.loads(arrays.pop("facts").tobytes())
         schema = facts.pop("schema")
-    except Exception as error:  # zipfile, OSError, ValueError, KeyError: all mean another file
-        raise InputError(
-            f"{what}: {path}: {type(error).__name__}. Name a file that save() wrote."
-        ) from None
+    except Exception:  # zipfile, OSError, ValueError, KeyError: all mean another file
+        raise InputError(f"{what}: {path} is not a file that save() wrote.") from None
     if schema != SCHEMA:
         raise InputError(
             f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}. Split the model "

@@ -50,9 +50,7 @@ class Intersection:
     def reply(self, request: bytes, count: int) -> dict[str, bytes]:
         """The setup and the response to the other side's request for `count` identifiers."""
         if not 0 < count <= MOST:
-            raise FederatedProtocolError(
-                f"count: {count:,} identifiers; 1 to {MOST:,} are accepted."
-            )
+            raise FederatedProtocolError(f"count: {count:,} identifiers; 1 to {MOST:,} accepted.")
         server = self._library.server.CreateWithNewKey(True)
         raw = self._library.DataStructure.RAW
         setup = server.CreateSetupMessage(FALSE_POSITIVES, count, self._texts, raw)

@@ -45,9 +45,7 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     first: dict[bytes, int] = {}
     for place, one in enumerate(found):
         if first.setdefault(one, place) != place:
-            raise InputError(
-                f"{name}: the entries at places {first[one]} and {place} are the same; drop one."
-            )
+            raise InputError(f"{name}: places {first[one]} and {place} are the same; drop one.")
     return found
 
 
@@ -56,14 +54,10 @@ def _bytes(identifier: Any, place: int, name: str) -> bytes:
         identifier = identifier.item()
     whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
     if not whole and not isinstance(identifier, str):
-        raise InputTypeError(
-            f"{name}: place {place} is a {type(identifier).__name__}, not a text or whole number."
-        )
+        raise InputTypeError(f"{name}: place {place} is a {type(identifier).__name__}, no text.")
     found = str(identifier).encode()
     if not 0 < len(found) <= LONGEST:
-        raise InputError(
-            f"{name}: the entry at place {place} takes {len(found):,} bytes, not 1 to {LONGEST:,}."
-        )
+        raise InputError(f"{name}: place {place} takes {len(found):,} bytes; 1 to {LONGEST:,} fit.")
     return found
 
 
@@ -139,7 +133,5 @@ def split_tokens(data: bytes) -> list[bytes]:
     Raises FederatedProtocolError if the length is no multiple of a token's.
     """
     if len(data) % TOKEN:
-        raise FederatedProtocolError(
-            f"tokens: {len(data):,} bytes; tokens take {TOKEN} bytes each."
-        )
+        raise FederatedProtocolError(f"tokens: {len(data):,} bytes, not {TOKEN} bytes each.")
     return [data[start : start + TOKEN] for start in range(0, len(data), TOKEN)]

@@ -124,10 +124,7 @@ def read(content: bytes, path: Path) -> Book:
 
 def _refuse_version(record: Mapping[str, Any], path: Path) -> None:
     if record["kind"] == "ledger" and record["version"] != VERSION:
-        raise PrivacyError(
-            f"path: {path} is a ledger of version {record['version']!r}, and this xaijax reads "
-            f"{VERSION}. Update xaijax."
-        )
+        raise PrivacyError(f"path: {path} has version {record['version']!r}; update xaijax.")
 
 
 def _digest(record: Mapping[str, Any], before: str) -> str:

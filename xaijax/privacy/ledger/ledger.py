@@ -159,16 +159,15 @@ class Ledger:
         raise BudgetExceededError(
             f"epsilon={wanted} is more than the {free} left of the ledger's budget of "
             f"{self._budget:g}.{again if key in book.unanswered else ''} Nothing was drawn or "
-            "charged. Ask with a smaller epsilon=, or stop here: a new ledger for the same data "
-            "would not be private."
+            "charged. Say a smaller epsilon=: a new ledger for the same data would not be private."
         )
 
     def _refuse_other_budget(self, book: Book) -> None:
         if book.budget != exact(self._budget):
             given, opened = _apart(self._budget, float(book.budget))
             raise PrivacyError(
-                f"budget={given}, but the ledger {self.path} was opened with {opened}. A budget is "
-                "set once: say that one, or another path for other data."
+                f"budget={given}, but the ledger {self.path} was opened with {opened}. Say that "
+                "one, or another path for other data."
             )
 
 
@@ -238,8 +237,7 @@ class LedgerFile:
         if sys.platform != "win32" and found.st_mode & 0o077:
             raise PrivacyError(
                 f"path: others than its owner may read or write {self.path} (mode "
-                f"{found.st_mode & 0o777:o}), and a ledger is as private as the data. Say "
-                "chmod 600 if nobody has, else another path."
+                f"{found.st_mode & 0o777:o}). Say chmod 600 if nobody has, else another path."
             )
         if found.st_size < self._whole:
             raise self._changed("is shorter than it was")

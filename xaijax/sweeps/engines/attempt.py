@@ -50,10 +50,7 @@ def attempt(mark: str, task: Task) -> Receipt:
 
 def _begin(mark: Path) -> None:
     if not mark.parent.is_dir():
-        raise InputError(
-            f"out: {mark.parent} is no directory on {platform.node()}, where a part was to run. "
-            "Give one that all workers see."
-        )
+        raise InputError(f"out: {mark.parent} is no directory on {platform.node()}; share it.")
     try:
         mark.touch()
     except OSError as error:

@@ -160,9 +160,8 @@ class Here:
         thread.join(min(seconds, threading.TIMEOUT_MAX))
         if not found:
             raise TimeoutError(
-                f"{task.where()}, took more than timeout={seconds:g} seconds. The parts before are "
-                "kept; its thread cannot be ended and is left behind. With executor=1 a separate "
-                "process runs the parts, and is ended."
+                f"{task.where()}, took more than timeout={seconds:g} seconds. Its thread cannot be "
+                "ended and is left behind; a process (executor=1) would be. Other parts are kept."
             )
         if isinstance(found[0], BaseException):
             raise found[0]
@@ -208,15 +207,13 @@ def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) 
         own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9), whose variables "
-            f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT say which parts are its own: {error!r}. "
-            "Elsewhere say engines.shard(k, n)."
+            f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9) with its variables "
+            f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT: {error!r}. Or say engines.shard(k, n)."
         ) from None
     place, rest = divmod(own - first, max(1, step))
     if rest or not 0 <= place < count:
         raise InputError(
-            f"engines.slurm(): task {own} of {count} of an array that begins at {first} in steps "
-            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). "
+            f"engines.slurm(): task {own} is none of {count} from {first} in steps of {step}. "
             "Number the tasks from 0 without gaps, or say engines.shard(k, n)."
         )
     return shard(place, count, executor)

@@ -94,8 +94,7 @@ class Futures:
         """
         if self._left <= 0:
             raise SweepIncompleteError(
-                f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. "
-                f"{WAY_OUT}"
+                f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. {WAY_OUT}"
             )
         self._tries[task.part] += 1
         mark = Mark(task, self._tries[task.part])
@@ -103,9 +102,7 @@ class Futures:
             future = self._submit(functools.partial(attempt, str(mark.path)), task)
         except (BrokenExecutor, RuntimeError) as error:
             raise SweepIncompleteError(
-                f"the executor takes no more parts: {type(error).__name__}: {error}. What is done "
-                "is kept; call again with a new executor. executor=2 starts processes that are "
-                "replaced when they die."
+                f"the executor takes no more parts: {type(error).__name__}: {error}. {WAY_OUT}"
             ) from error
         self._out[task.part] = _Given(task, future, mark)
         self._moved = time.monotonic()
@@ -260,8 +257,7 @@ class Dask(Futures):
     def _refuse_closed(self) -> None:
         if self._closed:
             raise SweepIncompleteError(
-                "executor: the Dask Client is closed; it closes itself if its scheduler does not "
-                "come back in time. Finished parts are kept; call again with a new Client."
+                "executor: the Dask Client is closed. Finished parts are kept; give a new Client."
             )
 
     @property
@@ -328,8 +324,7 @@ class Ray:
             raise InputError(
                 f"executor: xaijax.engines.ray(num_cpus={self.num_cpus:g}, "
                 f"num_gpus={self.num_gpus:g}) fits on no node of the Ray cluster, whose CPUs and "
-                f"GPUs are {have or 'none'}: no part would ever run. Ask for less, or connect by "
-                "ray.init to a cluster that has them."
+                f"GPUs are {have or 'none'}. Ask for less, or connect by ray.init to another one."
             )
         return _OfRay(self.submit, slots, ray)
 

@@ -10,7 +10,6 @@ import ctypes
 import os
 import pickle
 import signal
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,6 @@ from typing import Any, BinaryIO
 from xaijax.core.optional import require
 from xaijax.sweeps.engines.attempt import sendable
 
-LENGTH = struct.Struct("<Q")
 BOOT = (
     "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
 )
@@ -34,20 +32,10 @@ def boot(cores: Sequence[int] | None, path: Sequence[str]) -> str:
     return own + BOOT.format(path=list(path))
 
 
-def send(stream: BinaryIO, content: Any) -> None:
-    """Sends one message: its length, and a pickle."""
-    write(stream, pickle.dumps(content, protocol=5))
-
-
 def write(stream: BinaryIO, body: bytes) -> None:
-    """Sends one message that is already pickled."""
-    stream.write(LENGTH.pack(len(body)) + body)
+    """Sends one message, a pickle, as a pickle of its bytes, which says where it ends."""
+    pickle.dump(body, stream, protocol=5)
     stream.flush()
-
-
-def receive(stream: BinaryIO) -> Any:
-    """The next message, unpickled; raises EOFError if the other side has ended."""
-    return pickle.loads(read(stream))
 
 
 def read(stream: BinaryIO) -> bytes:
@@ -55,14 +43,10 @@ def read(stream: BinaryIO) -> bytes:
 
     It raises EOFError if the other side has ended.
     """
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    (length,) = LENGTH.unpack(head)
-    body = stream.read(length)
-    if len(body) < length:
-        raise EOFError
-    return body
+    try:
+        return pickle.load(stream)
+    except pickle.UnpicklingError:
+        raise EOFError from None
 
 
 def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -106,7 +90,7 @@ def serve() -> None:
     os.dup2(2, 1)
     while True:
         try:
-            function, arguments = receive(coming)
+            function, arguments = pickle.loads(read(coming))
         except EOFError:
             return
         except Exception as error:  # a module that it needs is missing here
@@ -118,7 +102,7 @@ def serve() -> None:
                 outcome = sendable(error)
         sys.stderr.flush()
         try:
-            send(going, outcome)
+            write(going, pickle.dumps(outcome, protocol=5))
         except BrokenPipeError:
             return
 
