@@ -12,10 +12,10 @@ Reading order:
     facts          the provenance that a release reads, or errors
     sensitivity    how far one record can move a quantity of interest, proved
     utility        what privacy costs, by the paper's table
-    ledger/        `Ledger`: what was spent of a budget, in a file
+    ledger         `Ledger`: what was spent of a budget, in a file
 """
 
-from xaijax.privacy.ledger.ledger import Ledger as Ledger
+from xaijax.privacy.ledger import Ledger as Ledger
 from xaijax.privacy.releasing import release as release
 from xaijax.privacy.sensitivity import Sensitivity as Sensitivity
 from xaijax.privacy.sensitivity import sensitivity as sensitivity

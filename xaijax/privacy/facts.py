@@ -126,7 +126,7 @@ def _refused(reason: str) -> PrivacyError:
 
 def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
     if told.get("method") != "QII":
-        raise _refused(f"only xaijax.QII has proved bounds, and not method={told.get('method')!r}")
+        raise _refused(f"bounds are proved for xaijax.QII, not for method={told.get('method')!r}")
     if named(told.get("index")).simple or named(explanation.kind).simple:
         raise _refused("the Deegan-Packel index jumps by up to 1 for a record. Say index='shapley'")
     difference = told.get("difference")

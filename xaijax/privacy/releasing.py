@@ -17,7 +17,7 @@ from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.core.public import public
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import facts_of, public_facts
-from xaijax.privacy.ledger.ledger import Ledger
+from xaijax.privacy.ledger import Ledger
 from xaijax.privacy.plan import ReleasePlan, planned
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation

@@ -157,4 +157,6 @@ def sensitivity(
         a = Fraction(1, smaller)
     elif members is not None:
         raise InputError(f"members= goes with 'group' and 'disparity', not with {quantity!r}.")
-    return Sensitivity(*bound(quantity, a, b), paper_bound(quantity, n, b and n, smaller))
+    return Sensitivity(
+        *bound(quantity, a, b), paper_bound(quantity, n, 0 if public_pool else n, smaller)
+    )

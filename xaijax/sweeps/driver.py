@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.engines.attempt import Lost, is_of_writing, text_of
 from xaijax.sweeps.engines.choose import Engine
+from xaijax.sweeps.engines.worker import Lost, is_of_writing, text_of
 from xaijax.sweeps.task import Receipt, Task
 
 DEATHS = 3  # deaths of a part's process until it is given up; after one fewer it runs alone

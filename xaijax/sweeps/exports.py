@@ -234,8 +234,8 @@ def columns_of(
         for name in RULE_COLUMNS:
             columns[name] = [one[name] for one in told]
         columns["prediction"] = [str(one) for one in columns["prediction"]]
-        columns["precision_lower"] = _numbers(columns["precision_lower"])
-        columns["coverage"] = _numbers(columns["coverage"])
+        columns["precision_lower"] = np.array(columns["precision_lower"], np.float64)
+        columns["coverage"] = np.array(columns["coverage"], np.float64)
         return columns
     named = [("phi", found.values)]
     if errors:
@@ -274,7 +274,3 @@ def errors_of(found: Explanation) -> np.ndarray:
 
 def _sampled(run: Run) -> bool:
     return any(isinstance(one, Explanation) and one.std_errors is not None for _, one in run.read())
-
-
-def _numbers(values: list[float | None]) -> np.ndarray:
-    return np.array([np.nan if one is None else one for one in values], np.float64)

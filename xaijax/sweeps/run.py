@@ -309,18 +309,13 @@ def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Ex
         making.mkdir(mode=0o700)
         try:
             _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
-            if target.is_dir():
-                shutil.rmtree(making)  # another reader was faster
-            else:
-                try:
-                    os.replace(making, target)
-                except OSError:
-                    if not target.is_dir():  # otherwise another reader was just faster
-                        raise
-                    shutil.rmtree(making)
-        except BaseException:
+            try:
+                os.replace(making, target)
+            except OSError:
+                if not target.is_dir():  # otherwise another reader was faster
+                    raise
+        finally:
             shutil.rmtree(making, ignore_errors=True)
-            raise
     there: Made = lambda name, *_: np.load(target / f"{name}.npy", "r")  # noqa: E731
     return _filled(parts, whole, place, there, False)
 

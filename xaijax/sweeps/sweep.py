@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.progress import progress_bar
 from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.files.npz import encode
-from xaijax.sweeps.directory import MOST, Cut, RunDirectory, Term, cut_of
+from xaijax.sweeps.directory import MOST, Cut, RunDirectory, cut_of
 from xaijax.sweeps.driver import Driver, incomplete, time_of
 from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
@@ -163,18 +163,30 @@ def sweep(
 
         def engine_for(made: object) -> Engine:
             opened = OpenedTask(_of_first(made, own), given)
-            return engines.enter_context(engine_of(executor, opened, seconds))
+            return engines.enter_context(closing(engine_of(executor, opened, seconds)))
+
+        def recipe_of(made: object, question: Mapping[str, Any]) -> ExplainerRecipe | None:
+            if executor is None:
+                return None
+            read = (question.get("model") or {}).get("held")
+            return ExplainerRecipe.of(_of_first(made, own), given, read)
+
+        def task_of(
+            rows: InputRows, number: int, ends: tuple[int, int], recipe: Any, run: Run | None
+        ) -> Task:
+            first, last = ends
+            of = "the distinct rows of X, as they come" if isinstance(rows, Picked) else "X"
+            out, made_for = str(directory.path.absolute()), run and run.manifest.get("id")
+            numbers = None if own is None else own.of_entry[first:last]
+            task = number, first, last, of, rows.part(first, last), out, made_for, recipe, term
+            return Task(*task, run is None, numbers)
 
         engine: Engine | None = None
 
         def measured(some: InputRows, question: Mapping[str, Any]) -> tuple[float | None, int]:
             nonlocal engine
-            first = _of_first(explainer, own)
-            recipe = None if executor is None else _recipe(first, given, question)
-            out, last = str(directory.path.absolute()), min(MOST, some.rows)
-            numbers = None if own is None else own.of_entry[:last]
-            piece = some.part(0, last)
-            task = Task(0, 0, last, "X", piece, out, None, recipe, term, True, numbers)
+            recipe = recipe_of(explainer, question)
+            task = task_of(some, 0, (0, min(MOST, some.rows)), recipe, None)
             engine = engine_for(explainer)
             return time_of(engine, task, seconds), engine.at_once
 
@@ -188,10 +200,8 @@ def sweep(
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
-            recipe = None
-            if executor is not None:
-                recipe = _recipe(_of_first(of_run, own), given, run.manifest["question"])
-            tasks = (_task(run, source, number, recipe, term, own) for number in numbers)
+            recipe = recipe_of(of_run, run.manifest["question"])
+            tasks = (task_of(source, n, run.range_of(n), recipe, run) for n in numbers)
             if engine is None or of_run is not explainer:
                 engine = engine_for(of_run)
             sizes = run.sizes
@@ -348,29 +358,6 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
 def _of_first(explainer: object, own: PerInstancePlayers | None) -> object:
     """The explainer as it is pickled: with players for each row, only those of one row."""
     return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
-
-
-def _recipe(
-    explainer: object, options: dict[str, Any], question: Mapping[str, Any]
-) -> ExplainerRecipe:
-    return ExplainerRecipe.of(explainer, options, (question.get("model") or {}).get("held"))
-
-
-def _task(
-    run: Run,
-    source: InputRows,
-    number: int,
-    recipe: ExplainerRecipe | None,
-    term: Term,
-    own: PerInstancePlayers | None,
-) -> Task:
-    first, last = run.range_of(number)
-    out = str(run.path.absolute())
-    of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
-    piece = source.part(first, last)
-    numbers = None if own is None else own.of_entry[first:last]
-    made_for = run.manifest.get("id")
-    return Task(number, first, last, of, piece, out, made_for, recipe, term, False, numbers)
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:

@@ -6,17 +6,17 @@ import contextvars
 import numbers
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.sweeps.engines.attempt import Outcome
 from xaijax.sweeps.engines.futures import Dask, Futures, Ray, of_executor
 from xaijax.sweeps.engines.processes import Processes
+from xaijax.sweeps.engines.worker import Outcome
 from xaijax.sweeps.task import OpenedTask, Receipt, Task, run
 
 
@@ -34,17 +34,8 @@ def shard_of(executor: Any) -> tuple[Shard, Any]:
     return Shard(), executor
 
 
-@contextmanager
-def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Iterator[Engine]:
-    """The engine, closed at the end whatever happens."""
-    engine = _engine(executor, opened, timeout)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
-def _engine(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
+def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
+    """The engine, to be closed at the end."""
     if executor is None:
         return Here(opened, timeout)
     if isinstance(executor, int):
@@ -147,25 +138,23 @@ class Here:
 
     def _within(self, task: Task, opened: OpenedTask, seconds: float) -> Receipt:
         """Runs a part in a separate thread, which is left behind if it takes too long."""
-        found: list[Any] = []
+        future: Future[Receipt] = Future()
 
         def work() -> None:
             try:
-                found.append(run(task, opened))
+                future.set_result(run(task, opened))
             except BaseException as error:
-                found.append(error)
+                future.set_exception(error)
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         thread.start()
         thread.join(min(seconds, threading.TIMEOUT_MAX))
-        if not found:
+        if not future.done():
             raise TimeoutError(
                 f"{task.where()}, took more than timeout={seconds:g} seconds. Its thread cannot be "
                 "ended and is left behind; a process (executor=1) would be. Other parts are kept."
             )
-        if isinstance(found[0], BaseException):
-            raise found[0]
-        return found[0]
+        return future.result()
 
     def cancel(self, part: int, seconds: float) -> bool:
         """Returns False: nothing runs while this is called."""

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.core.process import cores
-from xaijax.sweeps.engines.attempt import Lost, Mark, Outcome, attempt
-from xaijax.sweeps.engines.worker import in_pool, in_threads
+from xaijax.sweeps.engines.worker import Lost, Mark, Outcome, attempt, in_pool, in_threads
 from xaijax.sweeps.task import Task
 
 RESTART = 60.0  # seconds that a worker of Dask may take to restart
@@ -94,7 +93,8 @@ class Futures:
         """
         if self._left <= 0:
             raise SweepIncompleteError(
-                f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. {WAY_OUT}"
+                f"the executor has no worker left of {self._slots}: {self._told_of_hung()}. "
+                f"{WAY_OUT}"
             )
         self._tries[task.part] += 1
         mark = Mark(task, self._tries[task.part])

@@ -21,9 +21,8 @@ from typing import Any, ClassVar
 
 import jax
 
-from xaijax.sweeps.engines.attempt import Lost, text_of
 from xaijax.sweeps.engines.futures import Futures
-from xaijax.sweeps.engines.worker import THREADS, boot, read, write
+from xaijax.sweeps.engines.worker import THREADS, Lost, boot, read, text_of, write
 from xaijax.sweeps.task import Receipt, Task
 
 GRACE = 10.0  # seconds in which a process whose pipe has ended must end too
