@@ -132,8 +132,7 @@ def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
     difference = told.get("difference")
     if difference in ("kl", "js"):
         raise _refused(
-            f"difference={difference!r} has no bound, as its logarithm has none. Say 'tv', 'l1', "
-            "'l2', 'linf' or 'subtract'"
+            f"difference={difference!r} has no bound. Say 'tv', 'l1', 'l2', 'linf' or 'subtract'"
         )
     if difference not in ("subtract", "l1", "tv", "l2", "linf", None):
         raise _refused("its difference is your own function, and no bound is proved for it")

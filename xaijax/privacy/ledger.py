@@ -125,9 +125,7 @@ def read(content: bytes, path: Path) -> Book:
             if digest != _digest(record, book.last):
                 raise ValueError("another line")
             if record["kind"] == "ledger" and record["version"] != VERSION:
-                raise PrivacyError(
-                    f"path: {path} has version {record['version']!r}; update xaijax."
-                )
+                raise PrivacyError(f"path: {path} has version {record['version']}; update xaijax.")
             book.add(record, digest, len(line) + 1)
         except (
             ValueError,

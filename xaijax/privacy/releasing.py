@@ -103,7 +103,7 @@ def release(
     checks.one_of(calibration, "calibration", CALIBRATIONS)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InputTypeError(
-            f"ledger must be an xaijax.privacy.Ledger or None, got {type(ledger).__name__}."
+            f"ledger must be an xaijax.privacy.Ledger or None, got {ledger!r:.20}."
         )
     facts = facts_of(explanation)
     recount = _recount_of(explanation)
@@ -116,7 +116,7 @@ def release(
     query = _query(explanation, recount, composition, spent)
     answer = ledger._known(query, spent)
     if answer is None:
-        _refuse_used(recount)
+        _claim(recount, take=False)
         plan = planned(explanation, facts, recount, spent, composition, calibration)
         # Once more: from now on the recount has the model that was really called.
         query = _query(explanation, recount, composition, spent)
@@ -171,22 +171,16 @@ _USED = {
 }
 
 
-def _refuse_used(recount: Recount) -> None:
-    if recount.sample is not None:
-        _refuse_sample(recount.sample.release.refused())
-
-
-def _claim(recount: Recount) -> None:
-    """Uses up the sample, before anything is drawn or charged.
+def _claim(recount: Recount, take: bool = True) -> None:
+    """Uses up the sample, before anything is drawn or charged; without `take` it only checks.
 
     A second report of one sample would be amplified less than its epsilon claims: both together
     spend ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of their charges.
     """
-    if recount.sample is not None:
-        _refuse_sample(recount.sample.release.take())
-
-
-def _refuse_sample(why: str | None) -> None:
+    if recount.sample is None:
+        return
+    release = recount.sample.release
+    why = release.take() if take else release.refused()
     if why is not None:
         raise PrivacyError(f"explanation cannot be released: its subsample {_USED[why]}.")
 

@@ -6,24 +6,22 @@ however many threads; threads use it one after the other.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.core.pickling import OpenedCache, made_of, unpack
+from xaijax.core.pickling import OpenedCache, made_of
 from xaijax.core.public import public, public_class
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
-from xaijax.sweeps.task import ExplainerRecipe, OpenedTask
+from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, set_x64
 from xaijax.tables.frames import frame_of_columns
 from xaijax.tables.rows import rows_of
 
@@ -41,19 +39,9 @@ class _Ready:
     # By `errors`: the new columns of a batch of 0 rows, once they were needed.
     empty: dict[bool, dict[str, Any]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, recipe: ExplainerRecipe) -> _Ready:
-        _set_x64(recipe.x64)
-        given = unpack(recipe.explainer, "explainer"), unpack(recipe.options, "options")
-        return cls(OpenedTask(*given), recipe.x64)
-
-    @property
-    def changed(self) -> bool:
-        return self.opened.changed
-
     def columns(self, rows: Any, errors: bool) -> dict[str, Any]:
         """The new columns of some rows."""
-        _set_x64(self.x64)  # another explainer used since may have changed it
+        set_x64(self.x64)  # another explainer used since may have changed it
         found = columns_of(self.opened.answer(rows, 0), 0, errors)
         del found["row"]
         return found
@@ -162,8 +150,12 @@ class Batches:
 
     def _values(self, read: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
         """The new columns."""
-        make = functools.partial(_Ready.of, self._recipe)
-        with _open.opened(self._digest, make, lambda one: one.changed) as ready:
+        recipe = self._recipe
+
+        def make() -> _Ready:
+            return _Ready(recipe.made(), recipe.x64)
+
+        with _open.opened(self._digest, make, lambda ready: ready.opened.changed) as ready:
             if len(next(iter(read.values()))):
                 found = ready.columns(self._rows(read), self._errors)
             else:
@@ -178,11 +170,6 @@ class Batches:
         if self._kind == "array":
             return np.column_stack(list(read.values()))
         return frame_of_columns(self._kind, read)
-
-
-def _set_x64(wanted: bool) -> None:
-    if jax.config.jax_enable_x64 != wanted:
-        jax.config.update("jax_enable_x64", wanted)
 
 
 def _one_row(given: dict[str, Any]) -> Any:

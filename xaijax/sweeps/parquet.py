@@ -183,15 +183,13 @@ def _files(X: Any) -> _Files:
                 )
             )
         return _Files([str(one) for one in files], [()] * len(files))
+    if not path.exists() and path.suffix in ("", *SUFFIXES):
+        raise FileNotFoundError(f"X: there is no file or folder {path}.")
     if path.suffix not in SUFFIXES:
-        if not path.exists() and not path.suffix:
-            raise FileNotFoundError(f"X: there is no file or folder {path}.")
         raise InputError(
             f"X: {path.name} is no .parquet or .npy file. Give a .parquet (.pq) or .npy file, a "
             "folder or list of .parquet files, or the array or frame itself."
         )
-    if not path.exists():
-        raise FileNotFoundError(f"X: there is no file or folder {path}.")
     return _Files([str(path)], [()])
 
 
@@ -241,7 +239,9 @@ def _columns(
         wanted, whose = [name for name in told.names if name not in index], "Dataset's schema"
     lost = [name for name in wanted or () if name not in there]
     if lost:
-        raise InputError(f"X: {path} has no column {lost[0]!r}, which the {whose} has: {there}.")
+        raise InputError(
+            f"X: {path} has no column {lost[0]!r}, which the {whose} has; it has {there}."
+        )
     return there if wanted is None else list(wanted)
 
 

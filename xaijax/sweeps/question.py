@@ -38,11 +38,6 @@ MOVED = "changes when it is asked"
 NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
 
 
-def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[str, Any]:
-    """The fields of a model in two halves: all that can be read of both, and no answers."""
-    return {**of_model(head, None, described), "embed": held(embed)}
-
-
 def of_model(
     model: Model,
     rows: Any,
@@ -222,9 +217,8 @@ def question_of(
     teacher = getattr(explainer, "_teacher", explainer)
     given = _with_defaults(type(teacher), made_of(explainer))
     model, of_whole = given.pop("model", None), None
-    if isinstance(model, tuple):  # two halves
-        embed, head = model
-        of_whole = of_pair(embed, head, described)
+    if isinstance(model, tuple):  # two halves: all that can be read of both, and no answers
+        of_whole = {**of_model(model[1], None, described), "embed": held(model[0])}
     elif model is not None:
         of_whole = of_model(model, first, described, over, numbers)
     told = {

@@ -89,12 +89,15 @@ class ExplainerRecipe:
         last = getattr(_opened, "last", None)
         if last is not None and last[0] == self.digest and not last[1].changed:
             return last[1]
-        if jax.config.jax_enable_x64 != self.x64:
-            jax.config.update("jax_enable_x64", self.x64)
-        made = OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        made = self.made()
         self._refuse_other_state(made.explainer)
         _opened.last = self.digest, made
         return made
+
+    def made(self) -> OpenedTask:
+        """The explainer, made anew in this process."""
+        set_x64(self.x64)
+        return OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
 
     def _refuse_other_state(self, explainer: object) -> None:
         """Raises ResumeMismatchError if the model's function reads other values here.
@@ -116,6 +119,12 @@ class ExplainerRecipe:
                 f"{', '.join(map(shown, differ))}. What a module gets after its import is not "
                 "sent: give it as params=, or bind it by functools.partial."
             )
+
+
+def set_x64(enabled: bool) -> None:
+    """Enables or disables 64 bits in JAX, unless they are so."""
+    if jax.config.jax_enable_x64 != enabled:
+        jax.config.update("jax_enable_x64", enabled)
 
 
 def per_instance_players_of(explainer: object, source: InputRows) -> PerInstancePlayers | None:

@@ -249,7 +249,7 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
     for number, line in enumerate(lines):
         if len(line) != len(header):
             raise InputError(
-                f"rows: {path}, line {number + 2}: {len(line)} entries of {len(header)}."
+                f"rows: {path}, line {number + 2}: {len(line)} entries, not {len(names) + 1}."
             )
         values = [one for place, one in enumerate(line) if place != own]
         for column, value in enumerate(values):

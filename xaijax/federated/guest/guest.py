@@ -360,7 +360,7 @@ class Guest:
         tokens = split_tokens(data)
         if len(tokens) > self.policy.most:
             raise Refused(
-                "size", f"tokens: {len(tokens):,} in one request; at most {self.policy.most}."
+                "size", f"tokens: {len(tokens)} in one request; at most {self.policy.most}."
             )
         unknown = sum(one not in session.rows for one in tokens)
         if unknown:

@@ -192,9 +192,7 @@ class Host:
         if model is None and rows_of(self._row).is_frame:
             raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
         if H not in (None, self._row.shape[1]):
-            raise InputError(
-                f"background: {self._row.shape[1]} columns, the model's host side {H}."
-            )
+            raise InputError(f"background: {self._row.shape[1]} columns, the model's host side {H}")
         self._common: dict[str, Any] = {
             "index": index,
             "estimator": estimator,
@@ -356,8 +354,7 @@ def _refuse_identifiers(X: Any) -> None:
     entries = X if several else [X]
     if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
         raise InputError(
-            "X takes rows [N, H] of the host's columns, got identifiers. Say host(rows, "
-            "identifiers=[...])."
+            "X takes rows [N, H] of columns, got identifiers. Say host(rows, identifiers=[...])."
         )
 
 
@@ -417,14 +414,11 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
     """The transports by guest, in the model's order."""
     if not isinstance(guests, Mapping) or not guests:
         raise InputTypeError(
-            f'guests must be a dict {{"name": transport}}, got {type(guests).__name__}. Without '
-            "guests, say FederatedExplainer."
+            f'guests must be a dict {{"name": transport}} with guests, got {guests!r:.40}.'
         )
     for name, one in guests.items():
         if not hasattr(one, "call"):
-            raise InputTypeError(
-                f"guests: {name!r} needs a Connection or InMemory, got {one!r:.9}."
-            )
+            raise InputTypeError(f"guests: {name!r} needs a Connection or InMemory, got {one!r}.")
     if model is None:
         return dict(guests)
     if set(guests) != set(model.widths):

@@ -178,9 +178,7 @@ class FederatedExplainer:
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
-            raise InputError(
-                f"weights are of several reference rows, not {self._reference_kind!r}."
-            )
+            raise InputError(f"weights are of several reference rows, not {self._reference_kind}.")
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):

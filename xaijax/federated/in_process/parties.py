@@ -88,8 +88,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
         own = [find(c) for c in columns]
         if not own and remote:
             raise InputError(
-                f"guests: {name!r} has no columns to answer with over the wire. Leave it out; its "
-                "value is 0."
+                f"guests: {name!r} has no columns for an answer over the wire: its value is 0."
             )
         for c in own:
             if c in owner:

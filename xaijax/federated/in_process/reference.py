@@ -47,8 +47,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
             return Baseline(rows_of(row).first), "median"
         if not allow_nan:
             raise InputError(
-                "reference='na' needs a model that takes missing values: as_model(..., "
-                "allow_nan=True). Or say reference='median'."
+                "reference='na' needs a model with allow_nan=True. Or say reference='median'."
             )
         return Baseline(rows_of(background).missing("reference='na'")), "na"
     if isinstance(reference, Baseline):
@@ -107,7 +106,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
         raise InputError(
-            f"background has shape [B, *{table.shape}]; parties own columns of a table."
+            f"background has shape [B, *{table.shape}]: parties own columns of a table"
         )
     labels = table.feature_names or column_labels(table.shape)
     return parties_of(by_leaves(guests, table), labels, remote=False)

@@ -100,9 +100,7 @@ class SplitModel:
         object.__setattr__(self, "model", model_of(self.model))
         checks.whole_number(self.columns, "columns")
         if not isinstance(self.widths, Mapping) or not self.widths:
-            raise InputError(
-                f'widths must be {{"guest": numbers it answers}}, got {self.widths!r}.'
-            )
+            raise InputError(f'widths must be {{"guest": width}}, got {self.widths!r}.')
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")
         checks.text(self.release, "release", none=True)

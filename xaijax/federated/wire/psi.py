@@ -35,8 +35,7 @@ class Intersection:
         self._library = require("private_set_intersection.python", INSTALL)
         if len(identifiers) > MOST:
             raise FederatedProtocolError(
-                f"identifiers: {len(identifiers):,}; at most {MOST:,} are accepted. Give both "
-                "parties the aligned list."
+                f"identifiers: {len(identifiers):,}, not up to {MOST:,}: give the aligned list."
             )
         self._identifiers = tuple(identifiers)
         # Hexadecimal: the library takes texts.
@@ -77,8 +76,7 @@ class Intersection:
             message.ParseFromString(data)
         except Exception:  # DecodeError; its text may quote the bytes
             raise FederatedProtocolError(
-                f"intersection: {len(data):,} bytes that are no message. Both parties need "
-                "openmined-psi of the same version."
+                f"intersection: {len(data):,} bytes are no message of this openmined-psi."
             ) from None
         return message
 

@@ -138,14 +138,12 @@ class Futures:
         except queue.Empty:
             pass
         # A cancelled future may still call back when its part was already submitted again.
-        known = [one for one in found if one[0] in self._out and self._is_out(*one)]
+        out = self._out
+        known = [(n, one) for n, one in found if n in out and out[n].future is one]
         for part, _ in known:
             self._out.pop(part).mark.forget()
             self._moved = time.monotonic()
         return known
-
-    def _is_out(self, part: int, future: Any) -> bool:
-        return self._out[part].future is future
 
     def cancel(self, part: int, seconds: float) -> bool:
         """Gives up a part that has run for this many seconds; False if it has not.
@@ -247,18 +245,15 @@ class Dask(Futures):
     def at_once(self) -> int:
         """Parts for the workers that are there now: a cluster may start with none, and grow."""
         if time.monotonic() - self._counted > COUNTED:
-            self._refuse_closed()
+            if self._closed:
+                raise SweepIncompleteError(
+                    "executor: the Dask Client is closed. Finished parts are kept; give another."
+                )
             with contextlib.suppress(OSError):  # no scheduler at this moment: it may come back
                 of_workers = list(self._client.nthreads().values())
                 self._own, self._slots = min(of_workers, default=1), max(1, sum(of_workers))
             self._counted = time.monotonic()
         return super().at_once
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise SweepIncompleteError(
-                "executor: the Dask Client is closed. Finished parts are kept; give a new Client."
-            )
 
     @property
     def _closed(self) -> bool:

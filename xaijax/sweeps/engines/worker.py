@@ -172,36 +172,29 @@ class Lost(XaiError, RuntimeError):
 def attempt(mark: str, task: Task) -> Receipt:
     """Calls `run`; mark: the file that is there meanwhile. It raises errors that can be pickled."""
     try:
-        try:
-            _begin(Path(mark))
-            return run(task)
-        except OSError as error:
-            if _while_writing(error):
-                setattr(error, WRITING, True)
-            raise
-        finally:
-            Path(mark).unlink(missing_ok=True)
+        _begin(Path(mark))
+        return run(task)
     except Exception as error:
+        if isinstance(error, OSError) and _while_writing(error):
+            setattr(error, WRITING, True)
         able = sendable(error)
         if able is error:
             raise
         raise able from error
+    finally:
+        Path(mark).unlink(missing_ok=True)
 
 
 def _begin(mark: Path) -> None:
     if not mark.parent.is_dir():
         raise InputError(f"out: {mark.parent} is no directory on {platform.node()}; share it.")
-    try:
-        mark.touch()
-    except OSError as error:
-        setattr(error, WRITING, True)
-        raise
+    mark.touch()
 
 
 def _while_writing(error: OSError) -> bool:
-    """Whether the error comes from the file of the part: the model may raise the same error."""
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code is RunDirectory.write.__code__ for frame, _ in frames)
+    """Whether it comes from a file of the part: the model may raise the same error."""
+    writes = RunDirectory.write.__code__, _begin.__code__
+    return any(frame.f_code in writes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def is_of_writing(error: BaseException) -> bool:
