@@ -199,19 +199,19 @@ class Arbiter:
         H, m = len(self._parties.host), len(self._parties.guests)
         if not 0 < request.rows <= self.most:
             raise party.Refused("size", f"rows: {request.rows:,} in a request; 1 to {self.most:,}.")
-        asked = rows_of(request.values, request.rows, H + m, "rows")
-        rows = np.empty((len(asked), self._F))
-        rows[:, list(self._parties.host)] = asked[:, :H]
+        tokens = rows_of(request.values, request.rows, H + m, "rows")
+        rows = np.empty((len(tokens), self._F))
+        rows[:, list(self._parties.host)] = tokens[:, :H]
         for column, (guest, places) in enumerate(self._parties.guests.items(), H):
-            block, numbered = loaded[guest], asked[:, column]
+            block, numbered = loaded[guest], tokens[:, column]
             if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
                 raise party.Refused("token", f"rows: a token's number of {guest!r} is not there.")
             rows[:, list(places)] = block[numbered.astype(np.int64)]
         with self._predicting:
             party.check_alive(alive)
-            found = self._model.predict(rows)
-        width = 0 if found.ndim == 1 else found.shape[1]
-        return {"width": width, "values": numbers(found)}
+            answers = self._model.predict(rows)
+        width = 0 if answers.ndim == 1 else answers.shape[1]
+        return {"width": width, "values": numbers(answers)}
 
 
 def _log(event: str, names: party.Names, code: str, cause: str) -> None:

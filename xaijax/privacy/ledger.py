@@ -205,9 +205,9 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
-        given = as_path(path)
+        place = as_path(path)
         self._budget = checks.positive(budget, "budget")
-        self._file = LedgerFile(given, first_line(self._budget))
+        self._file = LedgerFile(place, first_line(self._budget))
         with self._file.opened() as (_, book):
             if book.budget != exact(self._budget):
                 said, opened = _apart(self._budget, float(book.budget))
@@ -349,16 +349,16 @@ class LedgerFile:
         self._whole, self._last = book.whole, book.last
 
     def _read(self, file: int) -> Book:
-        found = os.fstat(file)
-        same = found.st_dev, found.st_ino
+        status = os.fstat(file)
+        same = status.st_dev, status.st_ino
         if self._file is not None and self._file != same:
             raise self._changed("was replaced by another file")
-        if sys.platform != "win32" and found.st_mode & 0o077:
+        if sys.platform != "win32" and status.st_mode & 0o077:
             raise PrivacyError(
                 f"path: others than its owner may read or write {self.path} (mode "
-                f"{found.st_mode & 0o777:o}). Say chmod 600 if nobody has, else another path."
+                f"{status.st_mode & 0o777:o}). Say chmod 600 if nobody has, else another path."
             )
-        if found.st_size < self._whole:
+        if status.st_size < self._whole:
             raise self._changed("is shorter than it was")
         parts = []
         os.lseek(file, 0, os.SEEK_SET)

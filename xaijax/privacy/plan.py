@@ -61,7 +61,7 @@ def planned(
             f"epsilon={epsilon:g} leaves no noise: fewer than one value in twenty would be "
             f"changed. The largest epsilon that adds noise to this report is {most:.6g}."
         ) from None
-    told = {
+    public = {
         "noise": "discrete Laplace, OpenDP make_laplace on i64",
         "lattice": 1 / LATTICE,
         "scale": needed.scale / LATTICE,
@@ -70,7 +70,7 @@ def planned(
         "calibration": calibration,
         "epsilon_of_mechanism": spendable,
     }
-    shown = {"mechanism": told, "provenance": public_facts(explanation.provenance)}
+    shown = {"mechanism": public, "provenance": public_facts(explanation.provenance)}
     values = lattice_values(facts, exact, chance)
     mechanism.refuse_large(values)
     return ReleasePlan(values, needed, shown)
@@ -103,15 +103,15 @@ def _values(v: np.ndarray, facts: Facts, chance: np.ndarray | None) -> list[Any]
 
 def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
     """Raises if the sums belong to another question than the provenance."""
-    told = [facts.games, facts.players]
+    recorded = [facts.games, facts.players]
     came = [len(exact.sums), exact.sets.shape[1]]
     groups = [one for one in (facts.members, facts.rest) if one is not None]
     if groups and not facts.weighted:
-        own = groups if facts.quantity == "disparity" else groups[:1]
-        told += own
+        counted = groups if facts.quantity == "disparity" else groups[:1]
+        recorded += counted
         came += [int(one.sum()) for one in exact.outer]
-    if told != came:
-        raise PrivacyError(f"explanation cannot be released: sizes {told}, but {came} counted.")
+    if recorded != came:
+        raise PrivacyError(f"explanation cannot be released: sizes {recorded}, but {came} counted.")
 
 
 # How far a distance between vectors of probabilities can move, if one influence of one class can
@@ -204,8 +204,8 @@ def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
     groups = [facts.members or 0, facts.rest or 0]
     group = min(groups) if facts.quantity == "disparity" else groups[0]
     of_paper = paper_bound(facts.quantity, facts.data_rows, facts.pool_rows, group)
-    told = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
-    if not told or (facts.weights is None and not facts.unary):
+    covered = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
+    if not covered or (facts.weights is None and not facts.unary):
         raise PrivacyError(
             "calibration='paper' goes with what the paper has a sensitivity for: labels or scores "
             "of equal weights, difference='subtract', indices by size. Say calibration='proved'."

@@ -192,13 +192,13 @@ def _copy(
     charged: bool,
     known: bool = False,
 ) -> PrivateExplanation:
-    told = dict(answer["mechanism"])
+    facts = dict(answer["mechanism"])
     steps = np.array(answer["noisy"], np.float64)
     return PrivateExplanation(
         values=steps.reshape(explanation.values.shape) / LATTICE,
         epsilon=epsilon,
-        noise_error=mechanism.standard_error(told["scale"] * LATTICE),
-        mechanism=told | {"charged": charged, "free_again": charged and known},
+        noise_error=mechanism.standard_error(facts["scale"] * LATTICE),
+        mechanism=facts | {"charged": charged, "free_again": charged and known},
         feature_names=explanation.feature_names,
         output_names=explanation.output_names,
         kind=explanation.kind,
@@ -219,14 +219,14 @@ def _query(
     identity = recount.identity()
     if identity is None:
         return None
-    told = public_facts(explanation.provenance)
-    sampled = told.get("subsample")
+    facts = public_facts(explanation.provenance)
+    sampled = facts.get("subsample")
     if sampled is not None:
         left_out = ("members", "rest")
-        told = {name: fact for name, fact in told.items() if name not in left_out}
-        told["subsample"] = [sampled["rows"], sampled["full_rows"]]
+        facts = {name: fact for name, fact in facts.items() if name not in left_out}
+        facts["subsample"] = [sampled["rows"], sampled["full_rows"]]
     return {
-        "facts": told,
+        "facts": facts,
         "kind": explanation.kind,
         "index_weights": repr(explanation.provenance.get("index_weights")),
         "names": [explanation.feature_names, explanation.output_names],

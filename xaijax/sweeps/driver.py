@@ -129,8 +129,8 @@ class Driver:
             if not self.engine.cancel(part, self.timeout):
                 continue
             del self._out[part]
-            told = f"{task.where()}, took more than timeout={self.timeout:g} seconds"
-            self._came(task, TimeoutError(told))
+            message = f"{task.where()}, took more than timeout={self.timeout:g} seconds"
+            self._came(task, TimeoutError(message))
 
     def _give_up(self, task: Task, why: BaseException) -> None:
         self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {text_of(why)}"
@@ -158,9 +158,9 @@ def time_of(engine: Engine, task: Task, timeout: float | None) -> float | None:
 
 def incomplete(directory: RunDirectory, failed: dict[int, str], parts: int) -> SweepIncompleteError:
     """The error at the end of a sweep with parts that were given up."""
-    some = "; ".join(list(failed.values())[:3])
+    first = "; ".join(list(failed.values())[:3])
     more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
     return SweepIncompleteError(
         f"{len(failed):,} of {parts:,} parts of {directory.path} failed, the others are kept: "
-        f"{some}{more}. run.failed lists them (xaijax.open_run); the same call tries them again."
+        f"{first}{more}. run.failed lists them (xaijax.open_run); the same call tries them again."
     )

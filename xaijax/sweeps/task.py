@@ -132,18 +132,18 @@ def per_instance_players_of(explainer: object, source: InputRows) -> PerInstance
     holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
     if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
         explainer.check(source.part(0, 1).read())  # it reads them when it gets rows
-    found = getattr(holder, "players", None)
-    if not isinstance(found, PerInstancePlayers):
+    players = getattr(holder, "players", None)
+    if not isinstance(players, PerInstancePlayers):
         return None
-    found.refuse_others(source.rows)
-    return found
+    players.refuse_others(source.rows)
+    return players
 
 
 def with_numbers(explainer: object, numbers: np.ndarray) -> object:
     """The same explainer for other rows; numbers [N, F]: the player of each entry."""
-    given = made_of(explainer)
-    names = given["players"].names
-    return type(explainer)(**{**given, "players": PerInstancePlayers(numbers, names)})
+    arguments = made_of(explainer)
+    names = arguments["players"].names
+    return type(explainer)(**{**arguments, "players": PerInstancePlayers(numbers, names)})
 
 
 @dataclass(frozen=True)
@@ -160,30 +160,30 @@ class OpenedTask:
         They do if they sent a translated estimator to the host, or centred it. Each part uses an
         explainer that has not changed, so that a part does not depend on the parts before it.
         """
-        found = getattr(made_of(self.explainer).get("model"), "comparison", None)
-        return getattr(found, "stage", 0) > 0
+        comparison = getattr(made_of(self.explainer).get("model"), "comparison", None)
+        return getattr(comparison, "stage", 0) > 0
 
     def anew(self) -> OpenedTask:
         """The same explainer with an unused model, made in this process."""
-        given = made_of(self.explainer)
-        model = given["model"]
+        arguments = made_of(self.explainer)
+        model = arguments["model"]
         check_unchanged(model)
-        given["model"] = anew(model.recipe, model.name)
+        arguments["model"] = anew(model.recipe, model.name)
         if isinstance(self.explainer, AmortizedExplainer):
-            teacher = type(self.explainer._teacher)(**given)
+            teacher = type(self.explainer._teacher)(**arguments)
             return OpenedTask(self.explainer._anew(teacher), self.options)
-        return OpenedTask(type(self.explainer)(**given), self.options)
+        return OpenedTask(type(self.explainer)(**arguments), self.options)
 
     def answer(
         self,
         rows: Any,
         first: int,
-        told: Callable[[float], None] | None = None,
+        report: Callable[[float], None] | None = None,
         numbers: np.ndarray | None = None,
     ) -> Explanation | Rules:
         """Explains some rows.
 
-        first: position of the first of them among all rows. told: called now and then with the
+        first: position of the first of them among all rows. report: called now and then with the
         completed share. numbers: [N, F], the player of each entry, if each instance has its own
         players.
         """
@@ -195,7 +195,7 @@ class OpenedTask:
         outputs = options.get("outputs")
         if outputs is not None and not isinstance(outputs, str):
             options["outputs"] = outputs[first : first + len(rows)]
-        with warnings.catch_warnings(), of_some_rows(), watched(told):
+        with warnings.catch_warnings(), of_some_rows(), watched(report):
             warnings.simplefilter("ignore", LongRunWarning)  # the sweep's bar shows it
             return method(rows, **options, **accepted(method, {"progress": False}))
 
@@ -299,15 +299,15 @@ def _measured(task: Task, opened: OpenedTask) -> Receipt:
     while True:
         started = time.perf_counter()
         try:
-            some = rows_of(rows).take(np.arange(count), counted=True)
+            chunk = rows_of(rows).take(np.arange(count), counted=True)
             numbers = None if task.numbers is None else task.numbers[:count]
-            found = opened.answer(some, task.first, None, numbers)
+            answer = opened.answer(chunk, task.first, None, numbers)
         except Exception:
             if best < math.inf:  # the part with the row that raises will report it
                 break
             raise
         calls += 1
-        compiling = float(found.stats.get("compile_seconds") or 0.0)
+        compiling = float(answer.stats.get("compile_seconds") or 0.0)
         seconds = max(time.perf_counter() - started - compiling, 1e-9)
         best = min(best, seconds / count)
         whole = count >= task.last - task.first
@@ -331,12 +331,12 @@ def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str,
         if not paths:
             return
         try:
-            found = directory.read(int(paths[0].stem.partition("-")[2]))
+            part = directory.read(int(paths[0].stem.partition("-")[2]))
         except (OSError, XaiError):  # a damaged file, which is set aside later
             return
-        if found.stats.get(PART, {}).get("run") != task.run:
+        if part.stats.get(PART, {}).get("run") != task.run:
             return
-        _first_part = key, fingerprint_of(found.stats)
+        _first_part = key, fingerprint_of(part.stats)
     for field in _first_part[1].why_not(fingerprint_of(stats)):
         if field not in ENTRIES:
             continue

@@ -70,10 +70,10 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
     if party is not None and not (isinstance(party, str) and 0 < len(party) <= LONGEST):
         raise InputError(f"party must be a text of 1 to {LONGEST} characters, got {party!r:.60}.")
     for version, part in parts.items():
-        own = getattr(part, "party", None)
-        if own is not None and party is not None and own != party:
-            raise InputError(f"parts: {version!r} is the part of {own!r}, this guest is {party!r}.")
-        party = own if party is None else party
+        owner = getattr(part, "party", None)
+        if owner is not None and party is not None and owner != party:
+            raise InputError(f"parts: {version!r}: part of {owner!r}, this guest is {party!r}.")
+        party = owner if party is None else party
     return party or ""
 
 
@@ -125,7 +125,7 @@ def reference_row(reference: Any, rows: np.ndarray, columns: GuestColumns) -> np
         return np.median(rows, axis=0)
     row, places = checks.as_array(reference, "reference").astype(np.float64), columns.given
     if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
-        labels = [str(one) for one in reference.index]
+        labels = [str(label) for label in reference.index]
         places = columns_by_name(labels, columns.kept, "reference", "rows")
         row = row[places]
     elif row.shape == rows.shape[1:]:

@@ -169,10 +169,10 @@ class QueryCounts:
             ) from None
         rows = self._base.execute("SELECT who, count FROM queries")
         self._sum = sum(self._weight(who, count) for who, count in rows) % MODULUS
-        found = self._base.execute("SELECT logged, proof FROM marks").fetchone()
-        self.logged: str | None = None if found is None else found[0]
+        marks = self._base.execute("SELECT logged, proof FROM marks").fetchone()
+        self.logged: str | None = None if marks is None else marks[0]
         # Whether the counts are those that this class wrote with the mark of the log.
-        self.known = found is None or hmac.compare_digest(str(found[1]), self._proof())
+        self.known = marks is None or hmac.compare_digest(str(marks[1]), self._proof())
 
     @property
     def mark(self) -> str:
@@ -191,8 +191,8 @@ class QueryCounts:
 
     def most(self, identifiers: Sequence[bytes]) -> int:
         """The largest count among these identifiers."""
-        found = [self._count(self._pseudonym(one)) for one in identifiers]
-        return max(found, default=0)
+        counts = [self._count(self._pseudonym(identifier)) for identifier in identifiers]
+        return max(counts, default=0)
 
     def total(self) -> int:
         """All queries that were counted."""

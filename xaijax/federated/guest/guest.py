@@ -117,9 +117,9 @@ class Guest:
         party: str | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        own = rows_of(rows)
-        given = own.matrix() if own.is_frame else rows
-        self._rows = checks.matrix(given, "rows").astype(np.float64)
+        table = rows_of(rows)
+        matrix = table.matrix() if table.is_frame else rows
+        self._rows = checks.matrix(matrix, "rows").astype(np.float64)
         checks.finite(self._rows, "rows", False)
         N, F = self._rows.shape
         known = identifiers_of(identifiers, "identifiers")
@@ -233,20 +233,20 @@ class Guest:
 
     def _align(self, names: Names, request: Any) -> dict[str, Any]:
         session = self._sessions.find(request.session, names)
-        own = self._aligned_with.get(names, self._aligned)
-        same = hmac.compare_digest(request.digest, session.key.list_digest(own))
-        if request.count != len(own) or not same:
+        aligned = self._aligned_with.get(names, self._aligned)
+        same = hmac.compare_digest(request.digest, session.key.list_digest(aligned))
+        if request.count != len(aligned) or not same:
             raise Refused(
                 "aligned",
                 f"identifiers: the host's list of {request.count:,} and the guest's are not the "
                 "same. Agree on one list (aligned=), or use private set intersection.",
             )
         session.rows = dict(
-            zip(session.key.tokens(own), (self._row_of[one] for one in own), strict=True)
+            zip(session.key.tokens(aligned), (self._row_of[one] for one in aligned), strict=True)
         )
         session.rows[session.key.reference_token()] = -1
-        self.audit.add("align", peer=names[0], identifiers=len(own))
-        return {"count": len(own)}
+        self.audit.add("align", peer=names[0], identifiers=len(aligned))
+        return {"count": len(aligned)}
 
     def _answer(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
         with self._lock:
@@ -342,14 +342,14 @@ class Guest:
                 "the part that was split with it; of a FunctionPart say release=.",
             )
 
-    def _version(self, asked: str) -> str:
+    def _version(self, requested: str) -> str:
         allowed = [v for v in self._parts if v in (self.policy.versions or self._parts)]
-        if not asked and len(allowed) == 1:
+        if not requested and len(allowed) == 1:
             return allowed[0]
-        if asked not in allowed:
-            said = "none was named" if not asked else "another one was asked for"
+        if requested not in allowed:
+            said = "none was named" if not requested else "another one was asked for"
             raise Refused("policy", f"model_version: {said}; this guest answers {allowed}.")
-        return asked
+        return requested
 
     def _asked(
         self, session: Session, data: bytes, done: set[bytes]
@@ -405,8 +405,8 @@ class Guest:
         whatever the part raises.
         """
         values, policy = self._values(version, places), self.policy
-        found = np.asarray(part.answers(values), np.float64)
-        if found.shape != (len(places), part.width) or not np.isfinite(found).all():
+        answers = np.asarray(part.answers(values), np.float64)
+        if answers.shape != (len(places), part.width) or not np.isfinite(answers).all():
             raise Refused("internal", "part: its answers are not finite, or of another shape.")
         if policy.epsilon is not None and policy.bounds is not None:
             rest = repr(policy.bounds).encode() + _content(part)
@@ -421,16 +421,16 @@ class Guest:
                 )
                 for place, row in zip(places, values, strict=True)
             ]
-            found = noisy(found, *policy.bounds, policy.epsilon, keys)
+            answers = noisy(answers, *policy.bounds, policy.epsilon, keys)
         if policy.quantum is not None:
-            found = np.rint(found / policy.quantum) * policy.quantum
-        if not (np.abs(found) <= FLOAT32).all():
+            answers = np.rint(answers / policy.quantum) * policy.quantum
+        if not (np.abs(answers) <= FLOAT32).all():
             raise Refused(
                 "internal",
                 f"part: its answers, as rounded, are not within float32's {FLOAT32:.3g}. Rescale "
                 "the part, or give a larger quantum.",
             )
-        return found
+        return answers
 
     def _state(self, part: Any, version: str) -> bytes:
         """What changes when answers would; it says nothing without the secret."""

@@ -159,8 +159,8 @@ class GuestAnswers:
         try:
             header = json.loads(first)
             facts = {name: header[name] for name in ("state", "width", "version", "release")}
-            own = (SCHEMA, self._guest, _digest(header["salt"], self._sorted))
-            same = own == (header["schema"], header["guest"], header["list"])
+            expected = (SCHEMA, self._guest, _digest(header["salt"], self._sorted))
+            same = expected == (header["schema"], header["guest"], header["list"])
             width = facts["width"]
             if type(width) is not int or width < 0:
                 raise ValueError("a width that no row has")

@@ -250,20 +250,20 @@ class Host:
         self._explainer.check(joined(X, blank, self._labels))
         messages = sum(one.messages for one in self._conversations.values())
         if self._joint is None:
-            answers, off, asked = self._asked(places)
+            answers, off, count = self._asked(places)
         else:
             columns = self._row.shape[1]
-            answers, off, asked = self._joint.loaded(self._conversations, places, columns)
+            answers, off, count = self._joint.loaded(self._conversations, places, columns)
         if not np.array_equal(off, self._off):
             self._off, self._explainer = off, self._explainer_of(off)
-        found = self._explainer(joined(X, answers, self._labels), progress)
-        provenance = dict(found.provenance) | {
+        explanation = self._explainer(joined(X, answers, self._labels), progress)
+        provenance = dict(explanation.provenance) | {
             "reference": self._reference_kind,
             "remote": {name: one.version for name, one in self._answers.items()},
         }
         messages = sum(one.messages for one in self._conversations.values()) - messages
-        stats = dict(found.stats) | {"messages": messages, "rows_asked": asked}
-        return dataclasses.replace(found, stats=stats, provenance=provenance)
+        stats = dict(explanation.stats) | {"messages": messages, "rows_asked": count}
+        return dataclasses.replace(explanation, stats=stats, provenance=provenance)
 
     def align(self) -> tuple[bytes, ...]:
         """Finds the identifiers that all parties have, by private set intersection with each guest.
@@ -334,10 +334,10 @@ class Host:
             }
             states = {name: one.state for name, one in of_guests.items()}
             check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
-            asked = sum(one.fetch(started[name], of_guests[name]) for name, one in guests.items())
+            count = sum(one.fetch(started[name], of_guests[name]) for name, one in guests.items())
         answers = np.concatenate([one.rows(places) for one in of_guests.values()], axis=1)
         off = np.concatenate([one.rows([REFERENCE]) for one in of_guests.values()], axis=1)
-        return answers, off, asked
+        return answers, off, count
 
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
         row = joined(self._row, off, self._labels)
@@ -363,11 +363,11 @@ MODEL = "the model's host side"
 
 def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
     """[host's columns | guests' answers], an array or a frame as the rows are."""
-    own = rows_of(rows)
-    taken = [name for name in labels if name in own.labels]
+    table = rows_of(rows)
+    taken = [name for name in labels if name in table.labels]
     if taken:
         raise InputError(f"X has a column {taken[0]!r}, the name of a guest's answer; rename it.")
-    return own.beside(dict(zip(labels, answers.T, strict=True)))
+    return table.beside(dict(zip(labels, answers.T, strict=True)))
 
 
 def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
@@ -381,10 +381,10 @@ def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
     if is_labelled(rows):
         labels = [str(one) for one in rows.index]
         return entries_at(rows, columns_by_name(labels, names, name, MODEL))
-    own = rows_of(rows)
-    if not own.is_frame:
+    table = rows_of(rows)
+    if not table.is_frame:
         return rows
-    return own.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
+    return table.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
 
 
 def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:
@@ -486,15 +486,15 @@ class JointRun:
 
     def _predict(self, rows: np.ndarray) -> np.ndarray:
         """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
-        found, width = [], 0
+        answers, width = [], 0
         for start in range(0, len(rows), self._most):
             part = rows[start : start + self._most]
             values = numbers_of_message(part)
             said = self._ask("Predict", run=self._run, rows=len(part), values=values)
-            if found and said.width != width:
-                told = f"{WHO}: an answer of width {said.width} follows one of width {width}."
-                raise FederatedProtocolError(told)
+            if answers and said.width != width:
+                message = f"{WHO}: an answer of width {said.width} follows one of width {width}."
+                raise FederatedProtocolError(message)
             width = said.width
             values = rows_of_message(said.values, len(part), max(1, said.width), f"{WHO}: answer")
-            found.append(values if said.width else values[:, 0])
-        return np.concatenate(found)
+            answers.append(values if said.width else values[:, 0])
+        return np.concatenate(answers)

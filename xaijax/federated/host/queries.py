@@ -158,9 +158,9 @@ class Conversation:
             return 0
         opened, width = started.opened, started.width
         answers.begin(self._facts(opened))
-        for number, asked in enumerate(started.requests, 1):
-            tokens, order = self._tokens(opened.key, asked)
-            again = [place for place in asked if place in started.again]
+        for number, batch in enumerate(started.requests, 1):
+            tokens, order = self._tokens(opened.key, batch)
+            again = [place for place in batch if place in started.again]
             fields = {"session": opened.session, "number": number, "tokens": b"".join(tokens)}
             try:
                 said = self._ask("Answer", **fields)
@@ -198,8 +198,8 @@ class Conversation:
         return [tokens[i] for i in order], [places[i] for i in order]
 
     def _token_of(self, key: SessionKey, places: Sequence[int]) -> list[bytes]:
-        own = iter(key.tokens(self.identifiers[p] for p in places if p != REFERENCE))
-        return [key.reference_token() if p == REFERENCE else next(own) for p in places]
+        tokens = iter(key.tokens(self.identifiers[p] for p in places if p != REFERENCE))
+        return [key.reference_token() if p == REFERENCE else next(tokens) for p in places]
 
     def _ask(self, method: str, **fields: Any) -> Any:
         self.messages += 1

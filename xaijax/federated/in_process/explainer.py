@@ -74,11 +74,11 @@ class WithIdle(Explainer):
         return induced_weights(weights, busy), name
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
-        found = super()._answer(game, choice)
-        if not self._idle or found.values.shape[1] == self.players.count:
-            return found
+        answer = super()._answer(game, choice)
+        if not self._idle or answer.values.shape[1] == self.players.count:
+            return answer
         P = self.players.count
-        return _filled(found, P, [p for p in range(P) if p not in self._idle])
+        return _filled(answer, P, [p for p in range(P) if p not in self._idle])
 
 
 Told = TypeVar("Told", Explanation, Interactions)
@@ -250,13 +250,13 @@ class FederatedExplainer:
     def _explained(self, X: Any, progress: bool | None) -> Explanation:
         if self._estimator == "wls":
             self._refuse_large(self._united)
-        found = self._named(self._united(X, progress))
-        return self._told(found, index_weights=self._united.index_weights.tolist())
+        explanation = self._named(self._united(X, progress))
+        return self._told(explanation, index_weights=self._united.index_weights.tolist())
 
-    def _told(self, found: Told, **facts: Any) -> Told:
+    def _told(self, result: Told, **facts: Any) -> Told:
         """The same with what may be said of the guests, and the host's rows alone."""
-        guests = {name: len(own) for name, own in self.parties.guests.items()}
-        provenance = dict(found.provenance) | {
+        guests = {name: len(columns) for name, columns in self.parties.guests.items()}
+        provenance = dict(result.provenance) | {
             "method": "federated",
             "guests": guests,
             "reference": self._reference_kind,
@@ -264,10 +264,10 @@ class FederatedExplainer:
             "players": self._united.players.count,
             **facts,
         }
-        data = None if found.data is None else self.parties.host_data(found.data)
+        data = None if result.data is None else self.parties.host_data(result.data)
         # It is of the reference row, which holds a guest's values and could be found by trying.
-        stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
-        return replace(found, data=data, stats=stats, provenance=provenance)
+        stats = {name: value for name, value in result.stats.items() if name != "fingerprint"}
+        return replace(result, data=data, stats=stats, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:
@@ -333,13 +333,13 @@ class FederatedExplainer:
         if self._estimator == "wls":
             raise InputError("estimator='wls' is a regression without interactions. Say 'auto'.")
         idle = self.parties.idle
-        own = self._explainer(self.parties.players(), {}) if idle else self._united
-        if idle and checks.whole_number(order, "order") > own.players.count:
+        explainer = self._explainer(self.parties.players(), {}) if idle else self._united
+        if idle and checks.whole_number(order, "order") > explainer.players.count:
             raise InputError(
-                f"order={order}: only {own.players.count} players own columns; "
+                f"order={order}: only {explainer.players.count} players own columns; "
                 f"{', '.join(idle.values())} own none. Lower order=."
             )
-        return self._told(with_idle(own.interactions(X, order, index, progress), idle))
+        return self._told(with_idle(explainer.interactions(X, order, index, progress), idle))
 
     def worth(
         self,
@@ -373,13 +373,13 @@ class FederatedExplainer:
         """
         model, parties, reference = self.model, self.parties, self.reference_
         checks.instance(refitted, "refitted", Mapping | None, 'a dict {"guest": model} or None')
-        given = dict(refitted or {})
-        unknown = [name for name in given if name not in parties.guests]
+        refits = dict(refitted or {})
+        unknown = [name for name in refits if name not in parties.guests]
         if unknown:
             raise InputError(f"refitted: there is no guest {unknown[0]!r}: {list(parties.guests)}.")
         if self._reference_kind == "rows":
             raise InputError("worth needs one reference row, got several. Say reference='median'.")
-        given = {name: model_of(one, f"refitted[{name!r}]") for name, one in given.items()}
+        refits = {name: model_of(one, f"refitted[{name!r}]") for name, one in refits.items()}
         rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
         try:
             truth = np.asarray(y)
@@ -392,10 +392,10 @@ class FederatedExplainer:
             raise InputError("worth needs a model with one output; say as_model(..., output=).")
         # The model's scores first: what they refuse, they refuse before all coalitions are asked.
         whole = score(model, rows)
-        blinded = [score(model, _off(rows, own, reference)) for own in parties.guests.values()]
+        blinded = [score(model, _off(rows, block, reference)) for block in parties.guests.values()]
         others = [
-            score(given[name], without(rows, own)) if name in given else np.nan
-            for name, own in parties.guests.items()
+            score(refits[name], without(rows, block)) if name in refits else np.nan
+            for name, block in parties.guests.items()
         ]
         values, h = self._explained(rows, progress).values, len(parties.host)
         each = np.concatenate([values[:, :h].sum(axis=1, keepdims=True), values[:, h:]], axis=1)
@@ -454,35 +454,35 @@ class FederatedExplainer:
                 f"{LARGEST_TABLE} players are accepted. Say estimator='auto'."
             )
 
-    def _named(self, found: Explanation) -> Explanation:
+    def _named(self, result: Explanation) -> Explanation:
         """Says of the least squares that they are not exact."""
         if self._estimator != "wls":
-            return found
-        stats = dict(found.stats) | {"estimator": "wls"}
+            return result
+        stats = dict(result.stats) | {"estimator": "wls"}
         stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
-        provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
-        return replace(found, exact=False, stats=stats, provenance=provenance)
+        provenance = dict(result.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
+        return replace(result, exact=False, stats=stats, provenance=provenance)
 
 
-def with_idle(found: Interactions, idle: Mapping[int, str]) -> Interactions:
+def with_idle(interactions: Interactions, idle: Mapping[int, str]) -> Interactions:
     """The interactions of all players, given those of the players who own columns.
 
     Who owns nothing is null: its sets are 0, and those of the others are what they are without it,
     by every index.
     """
     if not idle:
-        return found
-    names = list(found.feature_names)
+        return interactions
+    names = list(interactions.feature_names)
     for place in sorted(idle):
         names.insert(place, idle[place])
     busy = [p for p in range(len(names)) if p not in idle]
-    sets = all_of(len(names), found.order or 1)
+    sets = all_of(len(names), interactions.order or 1)
     place = {S: m for m, S in enumerate(sets)}
-    at = [place[tuple(busy[p] for p in S)] for S in found.sets]
-    return _filled(found, len(sets), at, sets=sets, feature_names=tuple(names))
+    at = [place[tuple(busy[p] for p in S)] for S in interactions.sets]
+    return _filled(interactions, len(sets), at, sets=sets, feature_names=tuple(names))
 
 
-def _filled(found: Filled, count: int, places: Sequence[int], **more: Any) -> Filled:
+def _filled(old: Filled, count: int, places: Sequence[int], **more: Any) -> Filled:
     """The same with `count` entries for each instance: 0, but for those at these places."""
 
     def filled(values: np.ndarray | None) -> Any:
@@ -492,7 +492,7 @@ def _filled(found: Filled, count: int, places: Sequence[int], **more: Any) -> Fi
         out[:, places] = values
         return out
 
-    return replace(found, values=filled(found.values), std_errors=filled(found.std_errors), **more)
+    return replace(old, values=filled(old.values), std_errors=filled(old.std_errors), **more)
 
 
 def _spread(size: np.ndarray) -> np.ndarray:
@@ -509,13 +509,13 @@ def _score_of(metric: Any, y: np.ndarray) -> Score:
         return lambda model, rows: _accuracy(y, model.labels(rows))
     if not callable(metric):
         raise InputTypeError(f"metric must be 'accuracy' or callable(y, answers), got {metric!r}.")
-    own: Callable[[Any, Any], Any] = metric
+    function: Callable[[Any, Any], Any] = metric
 
     def score(model: Any, rows: Any) -> float:
-        found = np.asarray(own(y, model.predict(rows)))
-        if found.ndim or found.dtype.kind not in "biuf":
-            raise InputTypeError(f"metric must return one number, got {found!r}.")
-        return float(found)
+        number = np.asarray(function(y, model.predict(rows)))
+        if number.ndim or number.dtype.kind not in "biuf":
+            raise InputTypeError(f"metric must return one number, got {number!r}.")
+        return float(number)
 
     return score
 

@@ -57,8 +57,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         return Baseline(reference.copy()), "row"
     if rows_of(reference).is_frame:
         _same_columns(frame_labels(reference, "reference"), background)
-        own = rows_of(reference).copy()  # it is read again when single columns are asked
-        return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
+        table = rows_of(reference).copy()  # it is read again when single columns are asked
+        return (Baseline(table), "row") if len(table) == 1 else (table, "rows")
     if is_tree(background):
         return _of_tree(reference, background)
     rows = np.array(checks.as_array(reference, "reference"))
@@ -80,14 +80,14 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
 
 def _of_tree(reference: Any, background: Any) -> tuple[Any, str]:
     """The same, of rows in several arrays; what they hold is checked where they are read."""
-    given, wanted = rows_of(reference), rows_of(background)
+    rows, wanted = rows_of(reference), rows_of(background)
     ranks = [getattr(leaf, "ndim", 0) for leaf in jax.tree.leaves(reference)]
     if ranks == [leaf.ndim - 1 for leaf in jax.tree.leaves(background)]:
         return Baseline(jax.tree.map(np.array, reference)), "row"
-    if given.kind != wanted.kind:
+    if rows.kind != wanted.kind:
         raise InputError(f"reference must have the structure {jax.tree.structure(background)}.")
-    own = given.copy()
-    return (Baseline(given.first), "row") if len(given) == 1 else (own, "rows")
+    copied = rows.copy()
+    return (Baseline(rows.first), "row") if len(rows) == 1 else (copied, "rows")
 
 
 def _same_columns(labels: Sequence[str], background: Any) -> None:

@@ -75,9 +75,9 @@ def split_logistic(
         )
     names = feature_names_of(feature_names, len(c))
     parties = split_parties(guests, len(c), names)
-    own, parts = _parts(parties, lambda places: Part("linear", {"weights": c[places]}))
+    host_part, parts = _parts(parties, lambda places: Part("linear", {"weights": c[places]}))
     join = {"intercept": start}
-    return split_of(own, parts, parties, "logistic", join, names)
+    return split_of(host_part, parts, parties, "logistic", join, names)
 
 
 @public
@@ -123,9 +123,9 @@ def split_neighbours(
     X, y, names, parties = training(rows, labels, guests, feature_names, np.float64)
     if checks.whole_number(k, "k") > len(X):
         raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
-    own, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
+    host_part, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
     join = {"labels": y, "k": np.array(k)}
-    return split_of(own, parts, parties, "neighbours", join, names)
+    return split_of(host_part, parts, parties, "neighbours", join, names)
 
 
 @public
@@ -186,16 +186,16 @@ def split_trees(
     blocks = {HOST: parties.host, **parties.guests}
     start = float(np.log(y.mean() / (1 - y.mean())))
     score = np.full(len(y), start)
-    found: dict[str, list[Any]] = {name: [] for name in blocks}
+    grown: dict[str, list[Any]] = {name: [] for name in blocks}
     for _ in range(rounds):
         for name, places in blocks.items():
             tree = _newton_tree(X[:, list(places)], y, score, depth, rate)
             score += tree["value"][0, _leaves(tree, X[:, list(places)])]
-            found[name].append(tree)
-    made = {name: _forest(trees, len(blocks[name])) for name, trees in found.items()}
-    own = made.pop(HOST)
+            grown[name].append(tree)
+    made = {name: _forest(trees, len(blocks[name])) for name, trees in grown.items()}
+    host_part = made.pop(HOST)
     join = {"intercept": np.array(start)}
-    return split_of(own, made, parties, "logistic", join, names)
+    return split_of(host_part, made, parties, "logistic", join, names)
 
 
 def _parts(parties: Parties, made: Callable[[list[int]], Part]) -> tuple[Part, dict[str, Part]]:
@@ -360,9 +360,9 @@ def split_network(
     params["join"] = _layers(rng, sum(widths.values()), hidden, 1)
     encode = Part("network", params[HOST]).formula
 
-    def chance(held: Params, some: Any) -> Any:
-        own, *answers = (encode(jnp, held[name], some[:, at]) for name, at in blocks.items())
-        return JOINS["head"](jnp, held["join"], own, jnp.concatenate(answers, axis=1))
+    def chance(held: Params, chunk: Any) -> Any:
+        host_part, *answers = (encode(jnp, held[name], chunk[:, at]) for name, at in blocks.items())
+        return JOINS["head"](jnp, held["join"], host_part, jnp.concatenate(answers, axis=1))
 
     params = _trained(chance, params, X, y, steps, min(batch, len(X)), rate, rng)
     made = {name: Part("network", params[name]) for name in blocks}
@@ -395,8 +395,8 @@ def _trained(
     optax = require("optax", "optax")
     optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
-    def loss(held: Params, some: Any, truth: Any) -> Any:
-        p = jnp.clip(chance(held, some), 1e-6, 1 - 1e-6)
+    def loss(held: Params, chunk: Any, truth: Any) -> Any:
+        p = jnp.clip(chance(held, chunk), 1e-6, 1 - 1e-6)
         return -(truth * jnp.log(p) + (1 - truth) * jnp.log1p(-p)).mean()
 
     @jax.jit

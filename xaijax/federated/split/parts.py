@@ -254,14 +254,14 @@ class FunctionPart:
             InputTypeError: the function returned no real numbers.
         """
         # A copy: it may return views of a buffer.
-        found = checks.real_numbers(self.function(rows), "function's answers").copy()
-        found = found[:, None] if found.ndim == 1 else found
-        if found.shape != (len(rows), self.width):
+        answers = checks.real_numbers(self.function(rows), "function's answers").copy()
+        answers = answers[:, None] if answers.ndim == 1 else answers
+        if answers.shape != (len(rows), self.width):
             raise ModelOutputError(
-                f"function returned an array of shape {found.shape} for {len(rows)} rows; "
+                f"function returned an array of shape {answers.shape} for {len(rows)} rows; "
                 f"({len(rows)}, {self.width}) is needed. Fix it, or say width=."
             )
-        return found
+        return answers
 
 
 def load_part(path: str | Path) -> Part:
@@ -312,14 +312,14 @@ def feature_names_of(names: Any, columns: int) -> tuple[str, ...] | None:
     """The names [F] of as many columns, or None; raises InputError and InputTypeError."""
     if names is None:
         return None
-    found = tuple(checks.listed(names, "feature_names", "texts"))
-    if not all(isinstance(one, str) for one in found):
+    texts = tuple(checks.listed(names, "feature_names", "texts"))
+    if not all(isinstance(one, str) for one in texts):
         raise InputTypeError(f"feature_names must be texts, got {names!r:.80}.")
-    found = tuple(map(str, found))
-    if len(found) != columns:
-        raise InputError(f"feature_names has {len(found)} names for {columns} columns.")
-    checks.unique_names(found, "feature_names")
-    return found
+    texts = tuple(map(str, texts))
+    if len(texts) != columns:
+        raise InputError(f"feature_names has {len(texts)} names for {columns} columns.")
+    checks.unique_names(texts, "feature_names")
+    return texts
 
 
 def columns_by_name(

@@ -149,8 +149,8 @@ def _names(authenticated: Any) -> Names:
     Authorities check the alternative names: a common name next to them may be anybody's.
     """
     for key in ("x509_subject_alternative_name", "x509_common_name"):
-        if found := authenticated.get(key, ()):
-            return tuple(dict.fromkeys(name.decode("utf-8", "replace") for name in found))
+        if names := authenticated.get(key, ()):
+            return tuple(dict.fromkeys(name.decode("utf-8", "replace") for name in names))
     return ()
 
 

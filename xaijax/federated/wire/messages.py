@@ -51,15 +51,15 @@ def decode(message: str, data: bytes) -> Any:
     """
     if len(data) > LARGEST:
         raise FederatedProtocolError(f"message: {message} of {len(data):,}; {TOO_LARGE}")
-    found = _classes()[message]()
+    parsed = _classes()[message]()
     try:
-        found.ParseFromString(bytes(data))
+        parsed.ParseFromString(bytes(data))
     except Exception:  # DecodeError; its text may quote the bytes
         raise FederatedProtocolError(
             f"message: {len(data):,} bytes that are no {message} were received. Both parties need "
             f"xaijax with protocol version {VERSION}."
         ) from None
-    return found
+    return parsed
 
 
 def numbers(rows: np.ndarray) -> bytes:
@@ -115,5 +115,5 @@ def _classes() -> dict[str, Any]:
     factory = require("google.protobuf.message_factory", INSTALL)
     pool.Add(file_descriptor())
     names = [one.name for one in file_descriptor().message_type]
-    found = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
-    return {name: factory.GetMessageClass(one) for name, one in found.items()}
+    classes = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
+    return {name: factory.GetMessageClass(one) for name, one in classes.items()}

@@ -147,14 +147,14 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
     if len(data) > LARGEST:
         raise FederatedProtocolError(f"{who}: the {method} request has {len(data):,}; {TOO_LARGE}")
     try:
-        found = decode("Reply", transport.call(method, data, deadline))
-        if not found.HasField("refusal"):
-            return decode(reply, found.body)
+        answer = decode("Reply", transport.call(method, data, deadline))
+        if not answer.HasField("refusal"):
+            return decode(reply, answer.body)
     except FederatedProtocolError as error:
         raise type(error)(f"{who}: {error}") from None
     # The other party's words: kept short, and without what a terminal would obey.
-    text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
-    code = found.refusal.code if found.refusal.code in CODES else "message"
+    text = re.sub(r"[^\x20-\x7e]", "?", answer.refusal.text)[:_LONGEST_TEXT]
+    code = answer.refusal.code if answer.refusal.code in CODES else "message"
     raise KINDS.get(code, FederatedProtocolError)(f"{who} refused ({code}): {text}")
 
 

@@ -58,8 +58,8 @@ class Intersection:
 
     def first_reply(self, request: bytes, count: int) -> dict[str, Any]:
         """The guest's reply to step 1."""
-        own = {"request": self.request(), "count": len(self._identifiers)}
-        return self.reply(request, count) | own
+        fields = {"request": self.request(), "count": len(self._identifiers)}
+        return self.reply(request, count) | fields
 
     def common(self, setup: bytes, response: bytes) -> tuple[bytes, ...]:
         """The identifiers that both have, in the order of one's own."""
@@ -88,11 +88,11 @@ def intersect(
 
     Raises what `ask` raises, and ImportError if openmined-psi is not installed.
     """
-    own = Intersection(identifiers)
+    side = Intersection(identifiers)
     count = len(identifiers)
-    found = ask(transport, who, "Intersect", deadline, step=1, request=own.request(), count=count)
-    common = own.common(found.setup, found.response)
-    answer = own.reply(found.request, found.count)
+    reply = ask(transport, who, "Intersect", deadline, step=1, request=side.request(), count=count)
+    common = side.common(reply.setup, reply.response)
+    answer = side.reply(reply.request, reply.count)
     done = ask(transport, who, "Intersect", deadline, step=2, **answer)
     if done.count != len(common):
         raise FederatedProtocolError(

@@ -64,12 +64,12 @@ class Tls:
 def _pem(path: str | Path, name: str) -> bytes:
     checks.instance(path, f"tls: {name}", str | Path, "a file's name")
     try:
-        found = Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"tls: {name} {path} cannot be read ({error.strerror}).") from None
-    if b"-----BEGIN" not in found:
+    if b"-----BEGIN" not in content:
         raise InputError(f"tls: {name} {path} is no PEM file.")
-    return found
+    return content
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -133,8 +133,8 @@ def _in_words(reason: str) -> str:
         "UNEXPECTED_EOF": "the other party closed the connection while it was being secured",
         "RECORD_LAYER_FAILURE": "the other party does not speak TLS",
     }
-    told = [words for name, words in known.items() if name in reason]
-    return f"{told[0] if told else 'the handshake failed'} ({reason})"
+    matches = [words for name, words in known.items() if name in reason]
+    return f"{matches[0] if matches else 'the handshake failed'} ({reason})"
 
 
 AUTHORITY = "authority"
@@ -197,9 +197,9 @@ def make_certificates(
     authority = _signed(x509, title, title, key.public_key(), key, [basic, usage, identifier])
     days = -1 / 48 if expired else DAYS
     _write(place / "authority.pem", authority.public_bytes(pem))
-    found = {}
+    made = {}
     for name in names:
-        own = ec.generate_private_key(ec.SECP256R1())
+        pair = ec.generate_private_key(ec.SECP256R1())
         local = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", "::1")]
         known_as = [x509.DNSName(name), x509.DNSName("localhost"), *local]
         extensions = [
@@ -207,22 +207,22 @@ def make_certificates(
             _usage(x509, signs_certificates=False),
             x509.SubjectAlternativeName(known_as),
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
-            x509.SubjectKeyIdentifier.from_public_key(own.public_key()),
+            x509.SubjectKeyIdentifier.from_public_key(pair.public_key()),
         ]
         subject = _name(x509, name)
-        certificate = _signed(x509, subject, title, own.public_key(), key, extensions, days)
+        certificate = _signed(x509, subject, title, pair.public_key(), key, extensions, days)
         _write(place / f"{name}.pem", certificate.public_bytes(pem))
-        _write(place / f"{name}.key", own.private_bytes(pem, *private))
-        found[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
-    return found
+        _write(place / f"{name}.key", pair.private_bytes(pem, *private))
+        made[name] = Tls(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
+    return made
 
 
 def _checked(names: Any) -> list[str]:
     """Names of parties that can be names of files, each once."""
-    given = listed(names, "names")
-    if not given:
+    parties = listed(names, "names")
+    if not parties:
         raise InputError("names must hold the name of one party at least, got none.")
-    for name in given:
+    for name in parties:
         if not isinstance(name, str):
             raise InputTypeError(f"names must hold texts, got {type(name).__name__} {name!r:.60}.")
         if not PARTY.fullmatch(name) or name == AUTHORITY:
@@ -230,8 +230,8 @@ def _checked(names: Any) -> list[str]:
                 f"names: {name!r:.80} cannot name a party and its files. Use 1 to 64 letters, "
                 f"digits, '.', '-' and '_', a letter or digit first, and not {AUTHORITY!r}."
             )
-    unique_names(given, "names")
-    return given
+    unique_names(parties, "names")
+    return parties
 
 
 def _name(x509: Any, text: str) -> Any:

@@ -38,15 +38,15 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     Raises InputTypeError and InputError for others, for duplicates, and for fewer than `least`. The
     text says at which place, and never the identifier.
     """
-    given = checks.listed(identifiers, name, "texts or whole numbers")
-    found = tuple(_bytes(one, place, name) for place, one in enumerate(given))
-    if len(found) < least:
-        raise InputError(f"{name} has {len(found)} entries; at least {least} are needed.")
+    entries = checks.listed(identifiers, name, "texts or whole numbers")
+    encoded = tuple(_bytes(one, place, name) for place, one in enumerate(entries))
+    if len(encoded) < least:
+        raise InputError(f"{name} has {len(encoded)} entries; at least {least} are needed.")
     first: dict[bytes, int] = {}
-    for place, one in enumerate(found):
+    for place, one in enumerate(encoded):
         if first.setdefault(one, place) != place:
             raise InputError(f"{name}: places {first[one]} and {place} are the same; drop one.")
-    return found
+    return encoded
 
 
 def _bytes(identifier: Any, place: int, name: str) -> bytes:
@@ -55,10 +55,10 @@ def _bytes(identifier: Any, place: int, name: str) -> bytes:
     whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
     if not whole and not isinstance(identifier, str):
         raise InputTypeError(f"{name}: place {place} is a {type(identifier).__name__}, no text.")
-    found = str(identifier).encode()
-    if not 0 < len(found) <= LONGEST:
-        raise InputError(f"{name}: place {place} takes {len(found):,} bytes; 1 to {LONGEST:,} fit.")
-    return found
+    raw = str(identifier).encode()
+    if not 0 < len(raw) <= LONGEST:
+        raise InputError(f"{name}: place {place} takes {len(raw):,} bytes; 1 to {LONGEST:,} fit.")
+    return raw
 
 
 @dataclass(frozen=True, repr=False)

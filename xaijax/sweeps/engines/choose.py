@@ -193,16 +193,16 @@ def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) 
     try:
         first = int(environment["SLURM_ARRAY_TASK_MIN"])
         step = int(environment.get("SLURM_ARRAY_TASK_STEP", "1"))
-        own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
+        task, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
     except (KeyError, ValueError) as error:
         raise InputError(
             f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9) with its variables "
             f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT: {error!r}. Or say engines.shard(k, n)."
         ) from None
-    place, rest = divmod(own - first, max(1, step))
+    place, rest = divmod(task - first, max(1, step))
     if rest or not 0 <= place < count:
         raise InputError(
-            f"engines.slurm(): task {own} is none of {count} from {first} in steps of {step}. "
+            f"engines.slurm(): task {task} is none of {count} from {first} in steps of {step}. "
             "Number the tasks from 0 without gaps, or say engines.shard(k, n)."
         )
     return shard(place, count, executor)

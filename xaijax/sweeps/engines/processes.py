@@ -149,8 +149,8 @@ def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
                 outcome = _lost(process)  # ValueError: its pipes were closed
             else:  # its error can be imported there, but not here
                 what = f"{type(error).__name__}: {text_of(error)}"
-                told = f"the answer of process {process.pid} cannot be opened here: {what}"
-                outcome = RuntimeError(told)
+                message = f"the answer of process {process.pid} cannot be opened here: {what}"
+                outcome = RuntimeError(message)
     except BaseException as error:
         outcome = error
     answer.put(outcome)
@@ -212,8 +212,8 @@ def _lost(process: Any) -> Lost:
         time.sleep(SOON)
     _kill(process)
     code = process.returncode
-    told = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
-    return Lost(f"its process {process.pid} ended {told}")
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+    return Lost(f"its process {process.pid} ended {how}")
 
 
 def _close_pipes(process: Any) -> None:

@@ -38,8 +38,8 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def boot(cores: Sequence[int] | None, path: Sequence[str]) -> str:
     """The program of a worker; cores: its own cores, since libraries count those that they see."""
-    own = "" if cores is None else f"import os; os.sched_setaffinity(0, {list(cores)!r}); "
-    return own + BOOT.format(path=list(path))
+    pin = "" if cores is None else f"import os; os.sched_setaffinity(0, {list(cores)!r}); "
+    return pin + BOOT.format(path=list(path))
 
 
 def write(stream: BinaryIO, body: bytes) -> None:
@@ -213,10 +213,10 @@ def sendable(error: Exception) -> Exception:
             return error
     except Exception:  # whatever it is, the error is reported below
         pass
-    told = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+    copied = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
     for note in getattr(error, "__notes__", ()):
-        told.add_note(str(note))
-    return told
+        copied.add_note(str(note))
+    return copied
 
 
 def text_of(error: BaseException) -> str:
