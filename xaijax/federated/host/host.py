@@ -191,8 +191,9 @@ class Host:
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
             raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
-        if H not in (None, self._row.shape[1]):
-            raise InputError(f"background: {self._row.shape[1]} columns, the model's host side {H}")
+        columns = self._row.shape[1]
+        if H not in (None, columns):
+            raise InputError(f"background has {columns} columns, the model's host side {H}.")
         self._common: dict[str, Any] = {
             "index": index,
             "estimator": estimator,

@@ -105,9 +105,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
     """Who owns which column of the background that the reference is made of."""
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
-        raise InputError(
-            f"background has shape [B, *{table.shape}]: parties own columns of a table"
-        )
+        raise InputError(f"background is [B, *{table.shape}]; parties own columns of a table.")
     labels = table.feature_names or column_labels(table.shape)
     return parties_of(by_leaves(guests, table), labels, remote=False)
 
