@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import xaijax as xj
-from xaijax.privacy import exact_index, plan
+from xaijax.privacy import plan
 from xaijax.privacy.facts import facts_of
 from xaijax.results.recount import remembered
 
@@ -20,7 +20,7 @@ def before_noise(explanation):
     recount = remembered(explanation)
     chance = recount.chance
     if chance is not None:
-        chance = exact_index.chance_on_lattice(chance)
+        chance = plan.chance_on_lattice(chance)
     return plan.lattice_values(facts_of(explanation), recount.sums(), chance)
 
 

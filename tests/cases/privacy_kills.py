@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 from xaijax.core import files
+from xaijax.privacy import ledger as module
 from xaijax.privacy import mechanism
-from xaijax.privacy.ledger import ledger as module
 from xaijax.results.recount import remembered
 
 STEPS = 24

@@ -185,7 +185,7 @@ def test_the_files_in_the_docs_are_accepted(tls: dict[str, fd.Tls], tmp_path: Pa
     assert guest.policy == fd.Policy(fewest=10, most_queries=20, hosts=["bank.example"])
     accepted = (*commands.HOST, *configuration.HOST_OPTIONS, "tls")
     host = configuration.host_of(read_settings(tmp_path / "host.toml", accepted))
-    host._conversations["shop"]._transport = fd.InMemory(guest, "bank.example")
+    host._conversations["shop"].transport = fd.InMemory(guest, "bank.example")
     assert host(X[:20, HOST], progress=False).values.shape == (20, 5)
     guest.close()
 

@@ -252,7 +252,7 @@ def test_references_are_read_by_name_too() -> None:
     ]
     for rows, reference, more in given:
         guest = fd.Guest(rows, names(N), part, reference=reference, policy=ANSWERING, **more)
-        off.append(guest._disclosure.values(np.array([-1]))[0])
+        off.append(guest._reference)
         np.testing.assert_array_equal(off[-1], [1.0, 2.0, 3.0])
     own = pd.Series([5.0, 4.0], index=["pay", "age"])
     host = host_of(split, {n: fd.InMemory(g) for n, g in guests_of(split).items()},
@@ -267,9 +267,8 @@ def test_columns_in_another_order_are_the_same_guest() -> None:
     told = []
     for order in (["a1", "a2", "a3"], ["a3", "a1", "a2"]):
         guest = fd.Guest(FRAME[order], names(N), part, policy=policy, secret=SECRET)
-        columns = guest._columns.of["1"]
-        told.append(guest._disclosure.answers(part, "1", columns, np.arange(-1, N)))
-        told.append(guest._disclosure.state(part, "1", columns))
+        told.append(guest._answers(part, "1", np.arange(-1, N)))
+        told.append(guest._state(part, "1"))
     np.testing.assert_array_equal(told[0], told[2])
     assert told[1] == told[3]
 
@@ -283,8 +282,7 @@ def test_versions_may_name_columns_in_their_own_order() -> None:
     guest = fd.Guest(FRAME[["a2", "a3", "a1"]], names(N), parts, policy=ANSWERING)
     places = np.arange(N)
     for version, part in parts.items():
-        columns = guest._columns.of[version]
-        found = guest._disclosure.answers(part, version, columns, places)[:, 0]
+        found = guest._answers(part, version, places)[:, 0]
         np.testing.assert_allclose(found, X[:, 1:4] @ C[1:4], rtol=0, atol=1e-14)  # 3 products
     with pytest.raises(xj.InputError, match="in different orders. Give a frame"):
         fd.Guest(X[:, 1:4], names(N), {"1": one, "2": turned})

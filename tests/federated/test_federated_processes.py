@@ -327,7 +327,7 @@ def test_a_guest_lost_in_mid_sweep_and_resumed(
     # The policy answers each identifier once: asking again for what was answered would be refused.
     with process("guest", "serve", "--config", config) as (_, address):
         transport.inner = fd.Connection(address, tls["host"])
-        host._deadline = host._conversations["shop"]._deadline = DEADLINE
+        host._deadline = host._conversations["shop"].deadline = DEADLINE
         found = host(X[:, HOST], progress=False)
         transport.close()
     sizes = [len(part) for part in np.array_split(np.arange(N + 1), -(-(N + 1) // 25))]

@@ -156,7 +156,7 @@ def test_over_the_wire_a_request_past_its_deadline_is_not_counted(tmp_path: Path
     connection = fd.Connection(server.address, tls["bank"])
     try:
         host = host_of(SPLIT, X, connection, deadline=10.0)
-        host._conversations["shop"]._deadline = 0.3
+        host._conversations["shop"].deadline = 0.3
         with pytest.raises(xj.FederatedPeerLost, match="deadline"):
             host(X[:, HOST], progress=False)
         time.sleep(0.5)  # the guest counts the deadline from when the request came in
@@ -167,7 +167,7 @@ def test_over_the_wire_a_request_past_its_deadline_is_not_counted(tmp_path: Path
                 break
             time.sleep(0.01)
         assert guest._counts.total() == 0 and guest.audit.entries[-1]["code"] == "lost"
-        host._conversations["shop"]._deadline = 10.0
+        host._conversations["shop"].deadline = 10.0
         assert host(X[:, HOST], progress=False).stats["rows_asked"] == N + 1
     finally:
         connection.close()

@@ -20,7 +20,6 @@ ENGINE = {"evaluator", "game", "ask", "problem", "model", "explainer"}
 UNTYPED = {
     "xaijax/federated/host/host.py": 2,
     "xaijax/federated/in_process/reference.py": 2,
-    "xaijax/federated/in_process/worth.py": 1,
     "xaijax/methods/anchors/problem.py": 2,
     "xaijax/methods/anchors/search.py": 8,
     "xaijax/methods/explainer/record.py": 2,

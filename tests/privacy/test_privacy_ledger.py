@@ -18,7 +18,7 @@ from repository import CASES, ROOT
 
 import xaijax as xj
 from xaijax.core import files
-from xaijax.privacy.ledger import ledger as module
+from xaijax.privacy import ledger as module
 
 pytest.importorskip("opendp", reason="needs the extra [privacy]")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import xaijax as xj
-from xaijax.privacy.ledger import book
+from xaijax.privacy import ledger as book
 
 
 @pytest.fixture

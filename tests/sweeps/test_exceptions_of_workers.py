@@ -16,7 +16,7 @@ import pytest
 from sweeping import EACH, X, explainer, product
 
 import xaijax as xj
-from xaijax.sweeps.engines.attempt import sendable, text_of
+from xaijax.sweeps.engines.worker import sendable, text_of
 
 ROWS = X.copy()
 ROWS[12, 3] = 99

@@ -15,7 +15,7 @@ import pytest
 from sweeping import EACH, X, explainer, hangs, parts, product
 
 import xaijax as xj
-from xaijax.sweeps.engines.attempt import Mark
+from xaijax.sweeps.engines.worker import Mark
 from xaijax.sweeps.inputs import source_of
 from xaijax.sweeps.task import Task
 

@@ -31,20 +31,20 @@ from xaijax.federated.guest.policy import Policy as Policy
 from xaijax.federated.host.host import Host as Host
 from xaijax.federated.split.makers import split_logistic as split_logistic
 from xaijax.federated.split.makers import split_neighbours as split_neighbours
+from xaijax.federated.split.makers import split_network as split_network
 from xaijax.federated.split.makers import split_trees as split_trees
 from xaijax.federated.split.model import PartySplit as PartySplit
 from xaijax.federated.split.model import SplitModel as SplitModel
 from xaijax.federated.split.model import load_split as load_split
-from xaijax.federated.split.network import split_network as split_network
 from xaijax.federated.split.parts import FunctionPart as FunctionPart
 from xaijax.federated.split.parts import Part as Part
 from xaijax.federated.split.parts import load_part as load_part
-from xaijax.federated.wire.certificates import make_certificates as make_certificates
 from xaijax.federated.wire.grpc_transport import Connection as Connection
 from xaijax.federated.wire.grpc_transport import Server as Server
 from xaijax.federated.wire.grpc_transport import serve as serve
 from xaijax.federated.wire.party import InMemory as InMemory
 from xaijax.federated.wire.tls import Tls as Tls
+from xaijax.federated.wire.tls import make_certificates as make_certificates
 
 if not TYPE_CHECKING:  # a checker shall see the names that there are
 

@@ -9,9 +9,7 @@ Letters: N instances, R rows, F columns of the model, H columns of the host, m g
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,19 +17,14 @@ from typing import Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.errors import (
-    FederatedPeerLost,
-    FederatedPolicyError,
-    FederatedProtocolError,
-    InputError,
-)
+from xaijax.core.errors import FederatedProtocolError, InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import AnyModel
-from xaijax.federated.guest.sessions import LIFETIME
+from xaijax.federated.guest.sessions import Sessions
 from xaijax.federated.in_process.parties import parties_of
 from xaijax.federated.wire import party
 from xaijax.federated.wire.messages import LARGEST, VERSION, numbers, rows_of
-from xaijax.federated.wire.tokens import SESSION, split_tokens
+from xaijax.federated.wire.tokens import split_tokens
 from xaijax.models import model_of
 from xaijax.players.players import column_labels
 
@@ -41,7 +34,7 @@ MOST_RUNS = 8  # of one host; the oldest gives way
 @dataclass
 class _Run:
     names: party.Names
-    touched: float
+    touched: float = 0.0
     blocks: dict[str, np.ndarray] = field(default_factory=dict)  # guest -> [N + 1, its columns]
     loading: set[str] = field(default_factory=set)  # guests that are being asked
 
@@ -102,14 +95,12 @@ class Arbiter:
     ) -> None:
         self._model, self._F = model_of(model), checks.whole_number(columns, "columns", least=2)
         self._parties = parties_of(guests, column_labels((self._F,)))
-        if set(transports) != set(self._parties.guests) or not transports:
-            raise InputError(
-                f"transports are to {sorted(transports)}, guests are "
-                f"{sorted(self._parties.guests)}; one to each is needed."
-            )
+        names = list(self._parties.guests)
+        if set(transports) != set(names) or not transports:
+            raise InputError(f"transports: {sorted(transports)}; one to each of {names} is needed.")
         self._transports, self._hosts = dict(transports), tuple(hosts)
         self._deadline = checks.positive(deadline, "deadline")
-        self._runs: dict[bytes, _Run] = {}
+        self._runs = Sessions(MOST_RUNS, "run")
         self._lock = threading.Lock()  # of the runs; neither guests nor the model are waited for
         self._predicting = threading.Lock()
 
@@ -137,7 +128,7 @@ class Arbiter:
     def close(self) -> None:
         """Forgets all blocks."""
         with self._lock:
-            self._runs.clear()
+            self._runs = Sessions(MOST_RUNS, "run")
 
     @property
     def most(self) -> int:
@@ -146,18 +137,9 @@ class Arbiter:
 
     def _start(self, names: party.Names, request: Any) -> dict[str, Any]:
         party.check_version(request.version)
-        if self._hosts and not set(self._hosts) & set(names):
-            raise party.Refused(
-                "policy", "hosts: the certificate's name is not among those that may ask."
-            )
-        now, run = time.monotonic(), secrets.token_bytes(SESSION)
+        party.check_hosts(self._hosts, names)
         with self._lock:
-            for old in [k for k, one in self._runs.items() if now - one.touched > LIFETIME]:
-                del self._runs[old]
-            own = [old for old, one in self._runs.items() if one.names == names]
-            if len(own) >= MOST_RUNS:
-                del self._runs[min(own, key=lambda old: self._runs[old].touched)]
-            self._runs[run] = _Run(names, now)
+            run = self._runs.add(_Run(names))
         return {
             "version": VERSION,
             "run": run,
@@ -169,13 +151,11 @@ class Arbiter:
     def _load(self, names: party.Names, request: Any, alive: party.Alive) -> dict[str, Any]:
         guest, tokens = request.guest, split_tokens(request.tokens)
         with self._lock:
-            run = self._found(request.run, names)
+            run = self._runs.find(request.run, names)
             if guest not in self._transports or guest in run.blocks or guest in run.loading:
                 raise party.Refused("message", "guest: unknown, or loaded already in this run.")
             if len(tokens) < 2:
-                raise party.Refused(
-                    "message", "tokens: the special one and at least one other are needed."
-                )
+                raise party.Refused("message", "tokens: the special one and at least one other.")
             run.loading.add(guest)
         try:
             block = self._block(guest, tokens, request, alive)
@@ -195,64 +175,43 @@ class Arbiter:
         # In the tokens' own order, which tells the guest nothing of the host's rows.
         order = np.array(sorted(range(len(tokens)), key=lambda place: tokens[place]))
         for places in np.array_split(order, -(-len(tokens) // fits)):
-            asked = b"".join(tokens[place] for place in places)
+            fields = {"tokens": b"".join(tokens[place] for place in places)}
+            fields["session"] = request.session
             party.check_alive(alive)
             try:
-                said = party.ask(
-                    self._transports[guest],
-                    who,
-                    "Block",
-                    self._deadline,
-                    session=request.session,
-                    tokens=asked,
-                )
+                said = party.ask(self._transports[guest], who, "Block", self._deadline, **fields)
                 if said.columns != width:
                     raise FederatedProtocolError(
-                        f"{who}: its rows have {said.columns} columns, the joint model takes "
-                        f"{width}."
+                        f"{who}: its rows have {said.columns} columns, the model takes {width}."
                     )
                 blocks.append(rows_of(said.values, len(places), width, f"{who}: rows"))
-            except FederatedPolicyError as error:
-                raise party.Refused("policy", str(error)) from None
-            except FederatedPeerLost as error:
-                raise party.Refused("lost", str(error)) from None
             except FederatedProtocolError as error:
-                raise party.Refused("arbiter", str(error)) from None
+                codes = [code for code, kind in party.KINDS.items() if isinstance(error, kind)]
+                raise party.Refused([*codes, "arbiter"][0], str(error)) from None
         return np.concatenate(blocks)[np.argsort(order)]
 
     def _predict(self, names: party.Names, request: Any, alive: party.Alive) -> dict[str, Any]:
         with self._lock:
-            loaded = dict(self._found(request.run, names).blocks)
+            loaded = dict(self._runs.find(request.run, names).blocks)
         absent = [guest for guest in self._parties.guests if guest not in loaded]
         if absent:
             raise party.Refused("message", f"guests: the rows of {absent} are not loaded (Load).")
         H, m = len(self._parties.host), len(self._parties.guests)
         if not 0 < request.rows <= self.most:
-            raise party.Refused(
-                "size", f"rows: {request.rows:,} in one request; 1 to {self.most:,}."
-            )
-        asked = rows_of(request.values, request.rows, H + m, "rows")
-        rows = np.empty((len(asked), self._F))
-        rows[:, list(self._parties.host)] = asked[:, :H]
+            raise party.Refused("size", f"rows: {request.rows:,} in a request; 1 to {self.most:,}.")
+        tokens = rows_of(request.values, request.rows, H + m, "rows")
+        rows = np.empty((len(tokens), self._F))
+        rows[:, list(self._parties.host)] = tokens[:, :H]
         for column, (guest, places) in enumerate(self._parties.guests.items(), H):
-            block, numbered = loaded[guest], asked[:, column]
+            block, numbered = loaded[guest], tokens[:, column]
             if not ((numbered >= 0) & (numbered < len(block)) & (numbered % 1 == 0)).all():
-                raise party.Refused(
-                    "token", f"rows: a number of a token of {guest!r} that is not there."
-                )
+                raise party.Refused("token", f"rows: a token's number of {guest!r} is not there.")
             rows[:, list(places)] = block[numbered.astype(np.int64)]
         with self._predicting:
             party.check_alive(alive)
-            found = self._model.predict(rows)
-        width = 0 if found.ndim == 1 else found.shape[1]
-        return {"width": width, "values": numbers(found)}
-
-    def _found(self, name: bytes, names: party.Names) -> _Run:
-        run = self._runs.get(name)
-        if run is None or run.names != names:
-            raise party.Refused("session", "run: unknown, or closed since; start another one.")
-        run.touched = time.monotonic()
-        return run
+            answers = self._model.predict(rows)
+        width = 0 if answers.ndim == 1 else answers.shape[1]
+        return {"width": width, "values": numbers(answers)}
 
 
 def _log(event: str, names: party.Names, code: str, cause: str) -> None:

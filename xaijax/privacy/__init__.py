@@ -5,17 +5,16 @@ It needs `pip install "xaijax[privacy]"` (OpenDP) when a report is released, not
 Reading order:
 
     releasing      `release`: from an Explanation of QII to a private copy
-    plan           a release before its noise: whole numbers, and the noise that they need
+    plan           a release before its noise: exact sums, an index of them, and the noise needed
     mechanism      the noise: OpenDP's integer discrete Laplace
-    exact_index    from exact integer sums to an index, rounded once
     constants      the factor by which an index multiplies the sensitivity of its game
     facts          the provenance that a release reads, or errors
     sensitivity    how far one record can move a quantity of interest, proved
     utility        what privacy costs, by the paper's table
-    ledger/        `Ledger`: what was spent of a budget, in a file
+    ledger         `Ledger`: what was spent of a budget, in a file
 """
 
-from xaijax.privacy.ledger.ledger import Ledger as Ledger
+from xaijax.privacy.ledger import Ledger as Ledger
 from xaijax.privacy.releasing import release as release
 from xaijax.privacy.sensitivity import Sensitivity as Sensitivity
 from xaijax.privacy.sensitivity import sensitivity as sensitivity

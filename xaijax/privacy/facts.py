@@ -63,9 +63,8 @@ def facts_of(explanation: Any) -> Facts:
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if isinstance(explanation, Interactions):
         raise PrivacyError(
-            "explanation: interactions cannot be released: how far one record of the data can move "
-            "them is proved for the values of single players only, and one of s players adds up "
-            "2^s influences of sets. Release what QII(...).explain or .unary returned."
+            "explanation: interactions cannot be released: no bound is proved for sets of players. "
+            "Release what QII(...).explain or .unary returned."
         )
     wanted = "the Explanation that QII(...).explain or .unary returned"
     remedy = (
@@ -73,43 +72,43 @@ def facts_of(explanation: Any) -> Facts:
         "players={'S': [...]} and unary()."
     )
     checks.instance(explanation, "explanation", Explanation, wanted, remedy)
-    told = explanation.provenance
-    _refuse_method(explanation, told)
-    missing = [name for name in NEEDED if name not in told]
+    record = explanation.provenance
+    _refuse_method(explanation, record)
+    missing = [name for name in NEEDED if name not in record]
     if missing:
         raise _refused(
-            f"its provenance does not say {', '.join(map(repr, missing))}, which the sensitivity "
-            "needs. Release what xaijax.QII of this version returned"
+            f"its provenance does not say {', '.join(map(repr, missing))}. Release what xaijax.QII "
+            "of this version returned"
         )
-    _refuse_rows(told)
+    _refuse_rows(record)
     if not np.isfinite(explanation.values).all():
         raise _refused("it holds values that are not finite")
-    members = told["members"]
+    members = record["members"]
     return Facts(
-        quantity=told["quantity"],
-        outcome=told["outcome"],
-        difference=told["difference"],
-        signed=bool(told["signed"]),
+        quantity=record["quantity"],
+        outcome=record["outcome"],
+        difference=record["difference"],
+        signed=bool(record["signed"]),
         unary=named(explanation.kind).alone,
-        weights=_weights(told),
-        games=int(told["instances"]),
-        players=int(told["players"]),
-        data_rows=int(told["data_rows"]),
+        weights=_weights(record),
+        games=int(record["instances"]),
+        players=int(record["players"]),
+        data_rows=int(record["data_rows"]),
         members=None if members is None else int(members),
-        rest=None if told["rest"] is None else int(told["rest"]),
-        pool_rows=int(told["pool_rows"]),
-        public_pool=told["whose_pool"] == "other",
-        weighted=told["data_weights"] == "given" or told["pool_weights"] == "given",
+        rest=None if record["rest"] is None else int(record["rest"]),
+        pool_rows=int(record["pool_rows"]),
+        public_pool=record["whose_pool"] == "other",
+        weighted=record["data_weights"] == "given" or record["pool_weights"] == "given",
     )
 
 
-def public_facts(told: Mapping[str, Any]) -> dict[str, Any]:
+def public_facts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The public facts about how a released copy was made."""
-    found = {name: _plain(told[name]) for name in PUBLIC if name in told}
-    found["pool_is_data"] = told["whose_pool"] == "data"
-    if not told["positive_given"]:
-        found["positive"] = 1  # whichever of 0 and 1 was seen last
-    return found
+    facts = {name: _plain(record[name]) for name in PUBLIC if name in record}
+    facts["pool_is_data"] = record["whose_pool"] == "data"
+    if not record["positive_given"]:
+        facts["positive"] = 1  # whichever of 0 and 1 was seen last
+    return facts
 
 
 def _plain(value: Any) -> Any:
@@ -125,69 +124,58 @@ def _refused(reason: str) -> PrivacyError:
     return PrivacyError(f"explanation cannot be released: {reason}.")
 
 
-def _refuse_method(explanation: Explanation, told: Mapping[str, Any]) -> None:
-    if told.get("method") != "QII":
-        raise _refused(
-            f"sensitivities are proved for xaijax.QII, not for method={told.get('method')!r}"
-        )
-    if named(told.get("index")).simple or named(explanation.kind).simple:
-        raise _refused(
-            "the Deegan-Packel index jumps as a value crosses the threshold, so one record can "
-            "move it by up to 1. Say index='shapley' or 'banzhaf'"
-        )
-    difference = told.get("difference")
+def _refuse_method(explanation: Explanation, record: Mapping[str, Any]) -> None:
+    if record.get("method") != "QII":
+        raise _refused(f"bounds are proved for xaijax.QII, not for method={record.get('method')!r}")
+    if named(record.get("index")).simple or named(explanation.kind).simple:
+        raise _refused("the Deegan-Packel index jumps by up to 1 for a record. Say index='shapley'")
+    difference = record.get("difference")
     if difference in ("kl", "js"):
         raise _refused(
-            f"difference={difference!r} has no bound: a logarithm moves without limit as a chance "
-            "nears 0. Say difference='tv', 'l1', 'l2', 'linf' or 'subtract'"
+            f"difference={difference!r} has no bound. Say 'tv', 'l1', 'l2', 'linf' or 'subtract'"
         )
     if difference not in ("subtract", "l1", "tv", "l2", "linf", None):
         raise _refused("its difference is your own function, and no bound is proved for it")
-    if told.get("intervention") == "sampler":
+    if record.get("intervention") == "sampler":
         raise _refused("its donors came from your own sampler, and no bound is proved for it")
-    if told.get("samples") is not None or told.get("scheme", "exact") != "exact":
+    if record.get("samples") is not None or record.get("scheme", "exact") != "exact":
         raise _refused(
-            "its rows and donors were drawn with replacement, so one record may be all of them and "
-            "move a value by up to 1; a known seed hides nothing either. Say samples=None, on "
+            "it was drawn with replacement, so one record may be all of it. Say samples=None, on "
             "xaijax.privacy.subsample(data, rate) where that is too large"
         )
     if not explanation.exact or explanation.std_errors is not None:
         raise _refused("it is not exact. Say samples=None and a deterministic model")
-    quantity = told.get("quantity")
+    quantity = record.get("quantity")
     if quantity == "ratio":
-        raise _refused(
-            "quantity='ratio' has no bound: the rate that it divides by may be 0. Say "
-            "quantity='disparity'"
-        )
+        raise _refused("quantity='ratio': the rate below may be 0. Say 'disparity'")
     if quantity is not None and quantity not in QUANTITIES:
         raise _refused("its quantity is your own, and no bound is proved for it")
-    if "selected_output" in told:
+    if "selected_output" in record:
         raise _refused("an output was selected. Release what xaijax.QII returned, whole")
 
 
-def _refuse_rows(told: Mapping[str, Any]) -> None:
-    if told["explained"] in ("data", "part"):
+def _refuse_rows(record: Mapping[str, Any]) -> None:
+    if record["explained"] in ("data", "part"):
         raise _refused(
-            "it explains private rows themselves (X= was left out, is the data, or shares memory "
-            "with it), and each of its values is about one of them. Explain people who are public, "
-            "or say quantity='rate', 'average', 'group' or 'disparity'"
+            "it explains private rows themselves (X= was left out, or is or shares the data). "
+            "Explain people who are public, or say quantity='rate' or 'average'"
         )
-    if told["whose_pool"] == "part":
+    if record["whose_pool"] == "part":
         raise _refused(
-            "its pool= shares memory with the data (or with all rows of its subsample), so it is "
-            "as private as they are. Leave pool= out, or give rows that are public"
+            "its pool= shares memory with the data (or with all rows of its subsample). Leave it "
+            "out, or give rows that are public"
         )
-    if int(told["players"]) > MOST_PLAYERS:
-        raise _refused(f"it has {told['players']} players, and at most {MOST_PLAYERS} are counted")
+    if int(record["players"]) > MOST_PLAYERS:
+        raise _refused(f"it has {record['players']} players; at most {MOST_PLAYERS} are counted")
 
 
-def _weights(told: Mapping[str, Any]) -> tuple[float, ...] | None:
+def _weights(record: Mapping[str, Any]) -> tuple[float, ...] | None:
     """Weights by the number of players replaced; None: unary, or Pr[S] (which is not recorded)."""
-    if told["index"] == "none":
+    if record["index"] == "none":
         return None
-    given = told.get("index_weights")
-    if isinstance(given, list | tuple) and len(given) == told["players"]:
-        return tuple(float(one) for one in given)
-    if isinstance(given, Mapping) and told["index"] == "Pr[S]":
+    weights = record.get("index_weights")
+    if isinstance(weights, list | tuple) and len(weights) == record["players"]:
+        return tuple(float(one) for one in weights)
+    if isinstance(weights, Mapping) and record["index"] == "Pr[S]":
         return None
     raise _refused("its provenance does not say the weights of its index ('index_weights')")

@@ -81,8 +81,8 @@ def measurement(scale: float) -> Any:
         raise InputError(f"scale must be a number above 0, got {type(scale).__name__}.")
     if not math.isfinite(scale) or not 0 < scale < LARGEST:
         raise PrivacyError(
-            f"the noise would need a scale of {scale:g} lattice steps, and only scales above 0 and "
-            "below 2^50 are drawn. Choose a larger epsilon=, or more rows."
+            f"the noise would need a scale of {scale:g} lattice steps, not within 0 and 2^50. "
+            "Choose a larger epsilon=, or more rows."
         )
     dp = library()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")

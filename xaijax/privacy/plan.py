@@ -1,11 +1,14 @@
 """A release before its noise: whole numbers, the noise that they need, and public facts.
 
-Letters: N people explained (1 for quantities of the data), P players, K outputs.
+An index of exact integer sums is computed in rational arithmetic and rounded once, to the lattice.
+
+Letters: N people explained (1 for quantities of the data), G groups, C sets, P players, K outputs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from xaijax.core.errors import PrivacyError
-from xaijax.privacy import constants, exact_index, mechanism
-from xaijax.privacy.exact_index import ROOT
+from xaijax.privacy import constants, mechanism
 from xaijax.privacy.facts import Facts, public_facts
 from xaijax.privacy.mechanism import refuse_no_noise, scale_for
-from xaijax.privacy.sensitivity import INDIVIDUAL, bound
+from xaijax.privacy.sensitivity import INDIVIDUAL, bound, paper_bound
 from xaijax.results.explanation import Explanation
 from xaijax.results.recount import LATTICE, ExactSums, Recount
 
@@ -46,7 +48,7 @@ def planned(
     _refuse_other_sizes(facts, exact)
     chance = recount.chance
     if chance is not None:
-        chance = exact_index.chance_on_lattice(chance)
+        chance = chance_on_lattice(chance)
     try:
         if calibration == "paper":
             needed = by_the_paper(facts, exact, spendable)
@@ -56,11 +58,10 @@ def planned(
         rate = 1.0 if sample is None else sample.rate
         most = mechanism.of_all_rows(spendable * little.factor, rate)
         raise PrivacyError(
-            f"epsilon={epsilon:g} leaves no noise: values are multiples of 2^-20, and fewer than "
-            "one in twenty would be changed, so the copy would hold the exact values. The largest "
-            f"epsilon that adds noise to this report is {most:.6g}."
+            f"epsilon={epsilon:g} leaves no noise: fewer than one value in twenty would be "
+            f"changed. The largest epsilon that adds noise to this report is {most:.6g}."
         ) from None
-    told = {
+    public = {
         "noise": "discrete Laplace, OpenDP make_laplace on i64",
         "lattice": 1 / LATTICE,
         "scale": needed.scale / LATTICE,
@@ -69,7 +70,7 @@ def planned(
         "calibration": calibration,
         "epsilon_of_mechanism": spendable,
     }
-    shown = {"mechanism": told, "provenance": public_facts(explanation.provenance)}
+    shown = {"mechanism": public, "provenance": public_facts(explanation.provenance)}
     values = lattice_values(facts, exact, chance)
     mechanism.refuse_large(values)
     return ReleasePlan(values, needed, shown)
@@ -80,10 +81,10 @@ def lattice_values(facts: Facts, exact: ExactSums, chance: np.ndarray | None) ->
     P = facts.players
     out: list[int] = []
     for n in range(len(exact.sums)):
-        v, below = exact_index.influences(exact, n, facts.difference, facts.signed)
+        v, below = influences(exact, n, facts.difference, facts.signed)
         per_score = [_values(v[:, k], facts, chance) for k in range(v.shape[1])]
         out += [
-            exact_index.on_lattice(Fraction(per_score[k][i]) / below)
+            on_lattice(Fraction(per_score[k][i]) / below)
             for i in range(P)
             for k in range(len(per_score))
         ]
@@ -95,25 +96,22 @@ def _values(v: np.ndarray, facts: Facts, chance: np.ndarray | None) -> list[Any]
     if facts.unary:
         return [int(one) for one in v[1:]]
     if chance is not None:
-        return list(exact_index.of_chances(v, chance))
+        return list(of_chances(v, chance))
     assert facts.weights is not None
-    return list(exact_index.semivalues(v, constants.exact_weights(facts.weights)))
+    return list(semivalues(v, constants.exact_weights(facts.weights)))
 
 
 def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
     """Raises if the sums belong to another question than the provenance."""
-    told = [facts.games, facts.players]
+    recorded = [facts.games, facts.players]
     came = [len(exact.sums), exact.sets.shape[1]]
     groups = [one for one in (facts.members, facts.rest) if one is not None]
     if groups and not facts.weighted:
-        own = groups if facts.quantity == "disparity" else groups[:1]
-        told += own
+        counted = groups if facts.quantity == "disparity" else groups[:1]
+        recorded += counted
         came += [int(one.sum()) for one in exact.outer]
-    if told != came:
-        raise PrivacyError(
-            f"explanation cannot be released: its provenance records the sizes {told}, but "
-            f"{came} were counted."
-        )
+    if recorded != came:
+        raise PrivacyError(f"explanation cannot be released: sizes {recorded}, but {came} counted.")
 
 
 # How far a distance between vectors of probabilities can move, if one influence of one class can
@@ -159,9 +157,8 @@ def proved(
     K = exact.sums.shape[3]
     if delta == 0:
         raise PrivacyError(
-            "explanation cannot be released: no noise is needed, since nothing in it depends on "
-            "the data, provided X= and pool= are public, as release takes them to be; or its "
-            "bounds have no width."
+            "explanation cannot be released: nothing in it depends on the data, provided X= and "
+            "pool= are public, or its bounds have no width, so that it needs no noise."
         )
     one, all_players, each = _index_constants(facts, chance)
     if facts.difference == "subtract":
@@ -204,26 +201,100 @@ def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
 
     It raises PrivacyError for what the paper does not cover.
     """
-    n, groups = facts.data_rows, [facts.members or 0, facts.rest or 0]
-    table = {
-        "individual": Fraction(1, facts.pool_rows),
-        "actual": Fraction(1, facts.pool_rows),
-        "average": Fraction(2, n),
-        "rate": Fraction(2, n),
-    }
-    if facts.quantity == "group":
-        table["group"] = Fraction(2, groups[0])
-    if facts.quantity == "disparity":
-        table["disparity"] = Fraction(2, min(groups))
-    told = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
-    if not told or (facts.weights is None and not facts.unary):
+    groups = [facts.members or 0, facts.rest or 0]
+    group = min(groups) if facts.quantity == "disparity" else groups[0]
+    of_paper = paper_bound(facts.quantity, facts.data_rows, facts.pool_rows, group)
+    covered = facts.difference == "subtract" and facts.outcome != "proba" and not facts.weighted
+    if not covered or (facts.weights is None and not facts.unary):
         raise PrivacyError(
-            "calibration='paper' goes with what the paper has a sensitivity for: labels or scores, "
-            "difference='subtract', equal weights, unary influences, Shapley, Banzhaf and limited "
-            "sizes. Say calibration='proved'."
+            "calibration='paper' goes with what the paper has a sensitivity for: labels or scores "
+            "of equal weights, difference='subtract', indices by size. Say calibration='proved'."
         )
     width = Fraction(exact.width, exact.unit)
-    size = table[facts.quantity] * width * (1 if facts.unary else 2)
+    size = of_paper * width * (1 if facts.unary else 2)
     steps = math.ceil(LATTICE * size)
     refuse_no_noise(steps, epsilon)
     return NoiseNeeded(steps, steps / epsilon)
+
+
+ROOT = 1 << 40  # a Euclidean distance is cut off at a multiple of 1 / (ROOT denominator)
+CHANCE = 1 << 52  # Pr[S] is rounded to multiples of 1 / CHANCE
+
+
+def influences(exact: ExactSums, n: int, difference: str, signed: bool) -> tuple[np.ndarray, int]:
+    """(v(S) of game n, Python integers in an array [C, K], or [C, 1] for a distance; denominator).
+
+    v(S) = d(Q(nothing replaced), Q(S replaced)); two groups are compared, absolutely or signed.
+    """
+    sums = exact.sums[n].astype(object)
+    weight = [int(one.sum()) for one in exact.outer]
+    below = int(exact.inner.sum()) * exact.unit * math.prod(weight)
+    if len(weight) == 1:
+        Q = sums[0]
+    else:
+        Q = sums[0] * weight[1] - sums[1] * weight[0]
+        Q = Q if signed else np.abs(Q)
+    change = Q[:1] - Q  # [C, K]
+    if difference == "subtract":
+        return change, below
+    value, more = _DISTANCES[difference](change)
+    return value[:, None], below * more
+
+
+def _root(change: np.ndarray) -> tuple[np.ndarray, int]:
+    squares = (change * change).sum(axis=1)
+    return np.array([math.isqrt(q * ROOT * ROOT) for q in squares], object), ROOT
+
+
+# [C, K] -> ([C], the factor of the denominator)
+_DISTANCES: dict[str, Callable[[np.ndarray], tuple[np.ndarray, int]]] = {
+    "l1": lambda change: (np.abs(change).sum(axis=1), 1),
+    "tv": lambda change: (np.abs(change).sum(axis=1), 2),
+    "linf": lambda change: (np.abs(change).max(axis=1), 1),
+    "l2": _root,
+}
+
+
+def semivalues(v: np.ndarray, weights: Sequence[Fraction]) -> list[Fraction]:
+    """sum over S without i of p(|S|) (v(S + i) - v(S)) for each player; v integers [2^P].
+
+    The differences are summed by size first: these sums are integers, and only P fractions remain.
+    """
+    P = len(weights)
+    others = np.bitwise_count(np.arange(1 << (P - 1), dtype=np.uint32)).astype(np.int64)
+    order = np.argsort(others, kind="stable")
+    first = np.searchsorted(others[order], np.arange(P))
+    out = []
+    for i in range(P):
+        marginal = _marginals(v, i)[order]
+        by_size = np.add.reduceat(marginal, first)
+        terms = (w * int(one) for w, one in zip(weights, by_size, strict=True))
+        out.append(sum(terms, Fraction(0)))
+    return out
+
+
+def of_chances(v: np.ndarray, chance: np.ndarray) -> list[Fraction]:
+    """sum over S without i of Pr[S] (v(S + i) - v(S)) for each player; chance [2^P]."""
+    P = len(chance).bit_length() - 1
+    whole = np.array([int(one * CHANCE) for one in chance_on_lattice(chance)], object)
+    out = []
+    for i in range(P):
+        without = whole.reshape(-1, 2, 1 << i)[:, 0].reshape(-1)
+        out.append(Fraction(int((without * _marginals(v, i)).sum()), CHANCE))
+    return out
+
+
+def chance_on_lattice(chance: np.ndarray) -> np.ndarray:
+    """The values Pr[S] that are used, float64: exact multiples of 1 / CHANCE."""
+    return np.rint(chance * CHANCE) / CHANCE
+
+
+def _marginals(v: np.ndarray, i: int) -> np.ndarray:
+    """v(S + i) - v(S) for all S without i, in ascending order [2^(P-1)]."""
+    halves = v.reshape(-1, 2, 1 << i)
+    return (halves[:, 1] - halves[:, 0]).reshape(-1)
+
+
+def on_lattice(value: Fraction) -> int:
+    """The nearest multiple of 1 / LATTICE, as a whole number; halves are rounded up."""
+    return math.floor(value * LATTICE + Fraction(1, 2))

@@ -17,7 +17,7 @@ from xaijax.core.errors import InputTypeError, PrivacyError
 from xaijax.core.public import public
 from xaijax.privacy import mechanism
 from xaijax.privacy.facts import facts_of, public_facts
-from xaijax.privacy.ledger.ledger import Ledger
+from xaijax.privacy.ledger import Ledger
 from xaijax.privacy.plan import ReleasePlan, planned
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
@@ -103,7 +103,7 @@ def release(
     checks.one_of(calibration, "calibration", CALIBRATIONS)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InputTypeError(
-            f"ledger must be an xaijax.privacy.Ledger or None, got {type(ledger).__name__}."
+            f"ledger must be an xaijax.privacy.Ledger or None, got {ledger!r:.20}."
         )
     facts = facts_of(explanation)
     recount = _recount_of(explanation)
@@ -116,7 +116,7 @@ def release(
     query = _query(explanation, recount, composition, spent)
     answer = ledger._known(query, spent)
     if answer is None:
-        _refuse_used(recount)
+        _claim(recount, take=False)
         plan = planned(explanation, facts, recount, spent, composition, calibration)
         # Once more: from now on the recount has the model that was really called.
         query = _query(explanation, recount, composition, spent)
@@ -151,9 +151,8 @@ def _recount_of(explanation: Explanation) -> Recount:
     recount = remembered(explanation)
     if recount is None:
         raise PrivacyError(
-            "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, and "
-            "its exact sums are not kept in files. Release what xaijax.QII returned, in the "
-            "process that asked; for some rows or players ask QII about these."
+            "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, "
+            "without exact sums. Release what xaijax.QII returned, in the process that asked."
         )
     reason = recount.refused()
     if reason is not None:
@@ -172,27 +171,18 @@ _USED = {
 }
 
 
-def _refuse_used(recount: Recount) -> None:
-    if recount.sample is not None:
-        _refuse_sample(recount.sample.release.refused())
-
-
-def _claim(recount: Recount) -> None:
-    """Uses up the sample, before anything is drawn or charged.
+def _claim(recount: Recount, take: bool = True) -> None:
+    """Uses up the sample, before anything is drawn or charged; without `take` it only checks.
 
     A second report of one sample would be amplified less than its epsilon claims: both together
     spend ln(1 + rate (e^(e1 + e2) - 1)), more than the sum of their charges.
     """
-    if recount.sample is not None:
-        _refuse_sample(recount.sample.release.take())
-
-
-def _refuse_sample(why: str | None) -> None:
+    if recount.sample is None:
+        return
+    release = recount.sample.release
+    why = release.take() if take else release.refused()
     if why is not None:
-        raise PrivacyError(
-            f"explanation cannot be released: its subsample {_USED[why]}. Draw another one "
-            "(xaijax.privacy.subsample)."
-        )
+        raise PrivacyError(f"explanation cannot be released: its subsample {_USED[why]}.")
 
 
 def _copy(
@@ -202,13 +192,13 @@ def _copy(
     charged: bool,
     known: bool = False,
 ) -> PrivateExplanation:
-    told = dict(answer["mechanism"])
+    facts = dict(answer["mechanism"])
     steps = np.array(answer["noisy"], np.float64)
     return PrivateExplanation(
         values=steps.reshape(explanation.values.shape) / LATTICE,
         epsilon=epsilon,
-        noise_error=mechanism.standard_error(told["scale"] * LATTICE),
-        mechanism=told | {"charged": charged, "free_again": charged and known},
+        noise_error=mechanism.standard_error(facts["scale"] * LATTICE),
+        mechanism=facts | {"charged": charged, "free_again": charged and known},
         feature_names=explanation.feature_names,
         output_names=explanation.output_names,
         kind=explanation.kind,
@@ -229,14 +219,14 @@ def _query(
     identity = recount.identity()
     if identity is None:
         return None
-    told = public_facts(explanation.provenance)
-    sampled = told.get("subsample")
+    facts = public_facts(explanation.provenance)
+    sampled = facts.get("subsample")
     if sampled is not None:
         left_out = ("members", "rest")
-        told = {name: fact for name, fact in told.items() if name not in left_out}
-        told["subsample"] = [sampled["rows"], sampled["full_rows"]]
+        facts = {name: fact for name, fact in facts.items() if name not in left_out}
+        facts["subsample"] = [sampled["rows"], sampled["full_rows"]]
     return {
-        "facts": told,
+        "facts": facts,
         "kind": explanation.kind,
         "index_weights": repr(explanation.provenance.get("index_weights")),
         "names": [explanation.feature_names, explanation.output_names],

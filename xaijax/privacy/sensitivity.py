@@ -93,6 +93,13 @@ def bound(
     return a, a + b - a * b
 
 
+def paper_bound(quantity: str, rows: int, donors: int, group: int = 0) -> Fraction:
+    """The bound of Table I; donors: 0 if the pool is public. group: rows of the smaller group."""
+    if quantity in INDIVIDUAL:
+        return Fraction(1, donors) if donors else Fraction(0)
+    return Fraction(2, group if quantity in ("group", "disparity") else rows)
+
+
 @public
 def sensitivity(
     quantity: Literal["individual", "actual", "average", "rate", "group", "disparity"],
@@ -139,7 +146,7 @@ def sensitivity(
     if not isinstance(public_pool, bool):
         raise InputError(f"public_pool must be True or False, got {public_pool!r}.")
     a, b = Fraction(1, n), Fraction(0 if public_pool else 1, n)
-    paper = {"individual": b, "actual": b, "average": 2 * a, "rate": 2 * a}.get(quantity)
+    smaller = n
     if quantity in ("group", "disparity"):
         if members is None:
             raise InputError(f"members= is needed for quantity={quantity!r}: how many rows.")
@@ -148,7 +155,8 @@ def sensitivity(
             raise InputError(f"members: {y} of rows={n}; a gap needs rows outside the group.")
         smaller = min(y, n - y) if quantity == "disparity" else y
         a = Fraction(1, smaller)
-        paper = 2 * a
     elif members is not None:
         raise InputError(f"members= goes with 'group' and 'disparity', not with {quantity!r}.")
-    return Sensitivity(*bound(quantity, a, b), paper)
+    return Sensitivity(
+        *bound(quantity, a, b), paper_bound(quantity, n, 0 if public_pool else n, smaller)
+    )

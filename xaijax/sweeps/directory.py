@@ -6,7 +6,6 @@ Parts are replaced completely, by a new name that is moved over the old one, and
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import socket
@@ -35,8 +34,8 @@ PART = "part"  # in the stats of a part: facts of this part, dropped when parts 
 
 
 def _rules(fields: Mapping[str, Any]) -> Rules:
-    found = Rules.from_json(fields["rules"])  # its own stats hold only numbers and texts
-    return replace(found, stats={**found.stats, PART: json.loads(fields.get(PART, "{}"))})
+    rules = Rules.from_json(fields["rules"])  # its own stats hold only numbers and texts
+    return replace(rules, stats={**rules.stats, PART: json.loads(fields.get(PART, "{}"))})
 
 
 MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
@@ -48,8 +47,8 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Explanation | Rules]] = {
 def cut_of(manifest: Mapping[str, Any]) -> Cut:
     """The rows of each part; raises ValueError or TypeError if the manifest has none."""
     rows, each = manifest["distinct"], manifest["rows_per_part"]
-    given = manifest.get("ranges")
-    return Cut.of_size(each, rows) if given is None else Cut.read(given, rows)
+    ranges = manifest.get("ranges")
+    return Cut.of_size(each, rows) if ranges is None else Cut.read(ranges, rows)
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,10 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise InputError(f"out: {path} is a file; give the name of a directory.")
         if path.is_dir() and not (path / MANIFEST).exists():
-            own = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
-            others = [one.name for one in path.iterdir() if not one.name.startswith(own)]
+            known = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
+            others = [one.name for one in path.iterdir() if not one.name.startswith(known)]
             if others:
-                raise InputError(
-                    f"out: {path} holds other files ({sorted(others)[0]!r}) and no run. Give a new "
-                    "directory, or an empty one."
-                )
+                raise InputError(f"out: {path} holds other files ({min(others)!r}) and no run.")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 
@@ -83,19 +79,19 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         try:
-            found = json.loads(text)
-            if found["format"] != FORMAT or found["schema"] > SCHEMA:
-                raise ValueError(f"it holds {found['format']!r:.40}, schema {found['schema']!r:.9}")
-            sizes = [found[name] for name in ("rows", "distinct", "rows_per_part", "parts")]
+            facts = json.loads(text)
+            if facts["format"] != FORMAT or facts["schema"] > SCHEMA:
+                raise ValueError(f"it holds {facts['format']!r:.40}, schema {facts['schema']!r:.9}")
+            sizes = [facts[name] for name in ("rows", "distinct", "rows_per_part", "parts")]
             if not all(type(one) is int and one > 0 for one in sizes):
                 raise ValueError("its sizes are no whole numbers")
-            if cut_of(found).parts != found["parts"]:
+            if cut_of(facts).parts != facts["parts"]:
                 raise ValueError("its ranges are not those of its parts")
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self.path / MANIFEST} is no manifest of a run that this version reads: {error}."
             ) from None
-        return found
+        return facts
 
     def write_labels(self, index: Any) -> None:
         """Keeps the index of all rows, if they have one and it is not there yet."""
@@ -122,16 +118,16 @@ class RunDirectory:
         """
         head = {"format": FORMAT, "schema": SCHEMA, "id": uuid.uuid4().hex}
         text = json.dumps({**head, **content}, indent=1).encode()
-        own = self.path / f".{MANIFEST}.{uuid.uuid4().hex}"
-        write_atomically(own, lambda file: file.write(text))
+        new = self.path / f".{MANIFEST}.{uuid.uuid4().hex}"
+        write_atomically(new, lambda file: file.write(text))
         try:
-            os.link(own, self.path / MANIFEST)
+            os.link(new, self.path / MANIFEST)
         except FileExistsError:
             pass
         except OSError:  # a file system without links
             if not (self.path / MANIFEST).exists():
-                os.replace(own, self.path / MANIFEST)
-        own.unlink(missing_ok=True)
+                os.replace(new, self.path / MANIFEST)
+        new.unlink(missing_ok=True)
 
     def part(self, number: int) -> Path:
         """The file of a part."""
@@ -163,14 +159,14 @@ class RunDirectory:
         run is here.
         """
         try:
-            found = self.read(number)
+            answer = self.read(number)
         except FileNotFoundError:
             return ""
         except XaiError as error:
             return str(error)
-        said = found.stats.get(PART, {})
-        if len(found) != last - first or (said.get("first"), said.get("last")) != (first, last):
-            return f"it holds {len(found)} rows, not the rows {first} to {last - 1}"
+        said = answer.stats.get(PART, {})
+        if len(answer) != last - first or (said.get("first"), said.get("last")) != (first, last):
+            return f"it holds {len(answer)} rows, not the rows {first} to {last - 1}"
         return None if said.get("run") == self.run_id else "it was made for another run"
 
     def set_aside(self, number: int) -> Path:
@@ -193,11 +189,11 @@ class RunDirectory:
         """Reasons why parts failed, for all drivers; a part that was answered since may be
         included.
         """
-        found: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         for path in sorted(self.path.glob("failed*.json")):
             with contextlib.suppress(OSError, ValueError):
-                found |= {int(n): str(said) for n, said in json.loads(path.read_bytes()).items()}
-        return found
+                reasons |= {int(n): str(said) for n, said in json.loads(path.read_bytes()).items()}
+        return reasons
 
     @contextlib.contextmanager
     def driven(self, whose: str = "") -> Iterator[Term]:
@@ -210,9 +206,9 @@ class RunDirectory:
         """
         term = Term(f"{LOCK}{whose}", uuid.uuid4().hex)
         with contextlib.ExitStack() as held:
-            held.enter_context(_locked(self.path / LOCK, self._begun, term.mark, bool(whose)))
+            held.enter_context(self._locked(LOCK, term.mark, shared=bool(whose)))
             if whose:
-                held.enter_context(_locked(self.path / term.lock, self._begun, term.mark, False))
+                held.enter_context(self._locked(term.lock, term.mark, shared=False))
             else:  # no shard's driver is alive, and none of their workers writes any more
                 for path in self.path.glob(f"{LOCK}-*"):
                     path.unlink(missing_ok=True)
@@ -227,16 +223,33 @@ class RunDirectory:
                 except FileNotFoundError:
                     said = ""
                 if term.mark not in said:
-                    raise InputError(
-                        f"{self.path} has another driver now: this part belongs to an earlier one, "
-                        "and is not written."
-                    )
+                    raise InputError(f"{self.path} has another driver now: a part is not written.")
             yield
 
-    def _begun(self, write: Callable[[], None]) -> None:
-        """Writes to a lock file while no worker of an earlier driver writes a part."""
-        with _flock(self.path / WRITING, shared=False):
-            write()
+    @contextlib.contextmanager
+    def _locked(self, name: str, mark: str, shared: bool) -> Iterator[None]:
+        """Holds a driver's lock file, with the mark and who holds it."""
+        with os.fdopen(os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666), "r+") as file:
+            try:
+                lock(file.fileno(), shared, wait=False)
+            except BlockingIOError:
+                raise InputError(
+                    f"out: another driver is at work on {self.path}: {file.readline().strip()}. "
+                    "Wait for it, or give another directory."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            pid, start = os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S")
+            with _flock(self.path / WRITING, shared=False):  # no earlier worker writes a part
+                file.seek(0)
+                file.truncate()
+                file.write(f"host {socket.gethostname()}, process {pid}, since {start}\n{mark}\n")
+                file.flush()
+            try:
+                yield
+            finally:
+                if os.getpid() == pid:
+                    unlock(file.fileno())
 
     def within(self, number: int) -> Path:
         """The file with the completed share of a part that runs for more than a second."""
@@ -261,39 +274,6 @@ class Term:
 
     lock: str
     mark: str
-
-
-@contextlib.contextmanager
-def _locked(
-    path: Path, begun: Callable[[Callable[[], None]], None], mark: str, shared: bool
-) -> Iterator[None]:
-    mode = os.O_RDWR | os.O_CREAT
-    with os.fdopen(os.open(path, mode, 0o666), "r+") as file:
-        try:
-            lock(file.fileno(), shared, wait=False)
-        except BlockingIOError:
-            raise InputError(
-                f"out: another driver is at work on {path.parent}: {file.readline().strip()}. "
-                "Wait for it, or give another directory."
-            ) from None
-        except OSError:  # a file system without locks
-            pass
-
-        def write() -> None:
-            file.seek(0)
-            file.truncate()
-            start = time.strftime("%Y-%m-%d %H:%M:%S")
-            name, number = socket.gethostname(), os.getpid()
-            file.write(f"host {name}, process {number}, since {start}\n{mark}\n")
-            file.flush()
-
-        begun(write)
-        own = os.getpid()
-        try:
-            yield
-        finally:
-            if os.getpid() == own:
-                unlock(file.fileno())
 
 
 @contextlib.contextmanager
@@ -323,15 +303,15 @@ class Cut:
     stretches: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def read(cls, given: Sequence[Sequence[int]], rows: int) -> Cut:
+    def read(cls, entries: Sequence[Sequence[int]], rows: int) -> Cut:
         """Stretches of a manifest; raises ValueError unless they cover every row exactly once."""
-        found = tuple((int(first), int(last), int(each)) for first, last, each in given)
-        ends = [0, *(last for _, last, _ in found)]
-        if [first for first, _, _ in found] != ends[:-1] or ends[-1] != rows:
+        stretches = tuple((int(first), int(last), int(each)) for first, last, each in entries)
+        ends = [0, *(last for _, last, _ in stretches)]
+        if [first for first, _, _ in stretches] != ends[:-1] or ends[-1] != rows:
             raise ValueError("its ranges are not those of its rows")
-        if not all(first < last and each > 0 for first, last, each in found):
+        if not all(first < last and each > 0 for first, last, each in stretches):
             raise ValueError("its ranges hold no rows")
-        return cls(found)
+        return cls(stretches)
 
     @classmethod
     def of_size(cls, each: int, rows: int) -> Cut:
@@ -357,25 +337,13 @@ class Cut:
     @property
     def parts(self) -> int:
         """Number of parts."""
-        return self._ends[-1]
+        return len(self.ranges)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Rows of each part."""
+    @cached_property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """(first, last + 1) of the rows of each part."""
         return tuple(
-            min(each, last - at)
+            (at, min(at + each, last))
             for first, last, each in self.stretches
             for at in range(first, last, each)
         )
-
-    def range_of(self, part: int) -> tuple[int, int]:
-        """(first, last + 1) of the rows of a part."""
-        which = next(n for n, end in enumerate(self._ends) if part < end)
-        first, last, each = self.stretches[which]
-        own = first + (part - (self._ends[which - 1] if which else 0)) * each
-        return own, min(own + each, last)
-
-    @cached_property
-    def _ends(self) -> tuple[int, ...]:
-        counts = (-(-(last - first) // each) for first, last, each in self.stretches)
-        return tuple(itertools.accumulate(counts))

@@ -10,13 +10,13 @@ import errno
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from xaijax.core.errors import ResumeMismatchError, SweepIncompleteError, XaiError
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.engines.attempt import Lost, is_of_writing, text_of
 from xaijax.sweeps.engines.choose import Engine
+from xaijax.sweeps.engines.worker import Lost, is_of_writing, text_of
 from xaijax.sweeps.task import Receipt, Task
 
 DEATHS = 3  # deaths of a part's process until it is given up; after one fewer it runs alone
@@ -78,15 +78,11 @@ class Driver:
         timeout = self.timeout
         return None if timeout is None else min(max(LOOKS, SHARE * timeout), timeout)
 
-    def _give_out(self, coming: Iterable[Task]) -> None:
+    def _give_out(self, coming: Iterator[Task]) -> None:
         while len(self._out) < self.engine.at_once:
-            if self._waiting:
-                task = self._waiting.popleft()
-            else:
-                found = next(iter(coming), None)
-                if found is None:
-                    break
-                task = found
+            task = self._waiting.popleft() if self._waiting else next(coming, None)
+            if task is None:
+                break
             self._submit(task)
         if not self._out and self._alone:  # no other part can be affected
             self._submit(self._alone.popleft())
@@ -133,8 +129,8 @@ class Driver:
             if not self.engine.cancel(part, self.timeout):
                 continue
             del self._out[part]
-            told = f"{task.where()}, took more than timeout={self.timeout:g} seconds"
-            self._came(task, TimeoutError(told))
+            message = f"{task.where()}, took more than timeout={self.timeout:g} seconds"
+            self._came(task, TimeoutError(message))
 
     def _give_up(self, task: Task, why: BaseException) -> None:
         self.failed[task.part] = f"{task.where()}: {type(why).__name__}: {text_of(why)}"
@@ -162,9 +158,9 @@ def time_of(engine: Engine, task: Task, timeout: float | None) -> float | None:
 
 def incomplete(directory: RunDirectory, failed: dict[int, str], parts: int) -> SweepIncompleteError:
     """The error at the end of a sweep with parts that were given up."""
-    some = "; ".join(list(failed.values())[:3])
+    first = "; ".join(list(failed.values())[:3])
     more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
     return SweepIncompleteError(
         f"{len(failed):,} of {parts:,} parts of {directory.path} failed, the others are kept: "
-        f"{some}{more}. run.failed lists them (xaijax.open_run); the same call tries them again."
+        f"{first}{more}. run.failed lists them (xaijax.open_run); the same call tries them again."
     )

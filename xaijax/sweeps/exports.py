@@ -47,12 +47,12 @@ def to_parquet(run: Run, path: Any) -> Path:
     temporary = _beside(target)
     writer, sampled, labels = None, _sampled(run), run.labels
     try:
-        for first, found in run.read():
-            columns = columns_of(found, first, sampled, labels)
+        for first, result in run.read():
+            columns = columns_of(result, first, sampled, labels)
             if writer is None:
                 open(temporary, "xb", opener=owner_only).close()
-                told = {b"xaijax": json.dumps(told_of(run, found)).encode()}
-                schema = arrow.table(columns).schema.with_metadata(told)
+                metadata = {b"xaijax": json.dumps(told_of(run, result)).encode()}
+                schema = arrow.table(columns).schema.with_metadata(metadata)
                 writer = parquet.ParquetWriter(temporary, schema)
             writer.write_table(arrow.table(columns, writer.schema))
         if writer is not None:
@@ -69,18 +69,18 @@ def to_zarr(run: Run, path: Any) -> Path:
     target = as_path(path)
     refuse_other_folder(target)
     making = _beside(target)
-    sampled, group, arrays, told = _sampled(run), None, {}, None
+    sampled, group, arrays, facts = _sampled(run), None, {}, None
     try:
-        for first, found in run.read():
-            assert isinstance(found, Explanation)
-            fields = {"values": found.values, "base_values": found.base_values}
+        for first, result in run.read():
+            assert isinstance(result, Explanation)
+            fields = {"values": result.values, "base_values": result.base_values}
             if sampled:
-                fields["std_errors"] = errors_of(found)
-            if "outputs" in found.stats:
-                fields["outputs"] = found.stats["outputs"]
+                fields["std_errors"] = errors_of(result)
+            if "outputs" in result.stats:
+                fields["outputs"] = result.stats["outputs"]
             if group is None:
-                told = told_of(run, found)
-                group = zarr.open_group(str(making), mode="w", attributes=told)
+                facts = told_of(run, result)
+                group = zarr.open_group(str(making), mode="w", attributes=facts)
                 making.chmod(0o700)
                 for name, one in fields.items():
                     arrays[name] = group.create_array(
@@ -100,7 +100,7 @@ def to_zarr(run: Run, path: Any) -> Path:
         try:
             os.replace(making, target)
         except OSError:
-            if told is None or _told(target) != told:  # otherwise a driver of this run was faster
+            if facts is None or _told(target) != facts:  # else a driver of this run was faster
                 if old.exists():
                     os.replace(old, target)
                 raise
@@ -117,10 +117,7 @@ def refuse_other_file(target: Path) -> None:
     """
     file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
-        raise InputError(
-            f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
-            "another name, or remove it first."
-        )
+        raise InputError(f"path: {target} is there, and is no Parquet file of a run; not replaced.")
 
 
 def refuse_other_folder(target: Path) -> None:
@@ -152,8 +149,8 @@ def _beside(target: Path) -> Path:
 def _is_own_file(path: Path) -> bool:
     parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
     try:
-        told = parquet.read_metadata(path).metadata or {}
-        return json.loads(told[b"xaijax"])["format"] == MARK
+        metadata = parquet.read_metadata(path).metadata or {}
+        return json.loads(metadata[b"xaijax"])["format"] == MARK
     except (OSError, ValueError, KeyError, TypeError):  # no Parquet file, or not one of ours
         return False
 
@@ -162,8 +159,8 @@ def _told(folder: Path) -> dict[str, Any] | None:
     """The attributes of a zarr group; None if there is none."""
     for name, key in (("zarr.json", "attributes"), (".zattrs", None)):  # of format 3 and 2
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads((folder / name).read_bytes())
-            return dict(told if key is None else told[key])
+            attributes = json.loads((folder / name).read_bytes())
+            return dict(attributes if key is None else attributes[key])
     return None
 
 
@@ -179,10 +176,7 @@ def refuse_format(format: str, out: Any, explainer: object, options: Mapping[str
     folder = as_path(out)
     if format == "zarr":
         if isinstance(explainer, AnchorExplainer):
-            raise InputError(
-                "format: a zarr group holds numbers, but an AnchorExplainer gives rules. Say "
-                "format='parquet'."
-            )
+            raise InputError("format: an AnchorExplainer gives rules. Say format='parquet'.")
         require("zarr", "xaijax[scale]")
         if folder.is_dir():
             refuse_other_folder(folder / "explanation.zarr")
@@ -211,49 +205,49 @@ def _twice(label: str) -> str:
     )
 
 
-def told_of(run: Run, found: Explanation | Rules) -> dict[str, Any]:
+def told_of(run: Run, result: Explanation | Rules) -> dict[str, Any]:
     """The metadata of a table: the question, names, and the meaning of values."""
-    told: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
-    told["run"] = run.manifest.get("id")
-    told["feature_names"] = list(found.feature_names)
-    if isinstance(found, Explanation):
-        told |= {"output_names": found.output_names, "kind": found.kind}
-    return json.loads(json.dumps(told, default=str))
+    facts: dict[str, Any] = {"format": MARK, "question": run.manifest["question"]}
+    facts["run"] = run.manifest.get("id")
+    facts["feature_names"] = list(result.feature_names)
+    if isinstance(result, Explanation):
+        facts |= {"output_names": result.output_names, "kind": result.kind}
+    return json.loads(json.dumps(facts, default=str))
 
 
 def columns_of(
-    found: Explanation | Rules, first: int, errors: bool, labels: Any = None
+    result: Explanation | Rules, first: int, errors: bool, labels: Any = None
 ) -> dict[str, Any]:
     """The columns of a part; first: the position of its first row. errors: with standard errors.
     labels: the index of all rows, of pandas, or None.
     """
-    columns: dict[str, Any] = {"row": np.arange(first, first + len(found))}
+    columns: dict[str, Any] = {"row": np.arange(first, first + len(result))}
     if labels is not None:
-        own = labels[first : first + len(found)]
-        for n in range(own.nlevels):
-            level = own.names[n] if own.names[n] is not None else n
-            name = "instance" if own.nlevels == 1 else f"instance_{level}"
-            columns[name] = _arrow_of(own.get_level_values(n))
-    if isinstance(found, Rules):
-        columns["rule"] = [" AND ".join(one.rule) or "TRUE" for one in found.rules]
-        told = [one.as_dict() for one in found.rules]
+        index = labels[first : first + len(result)]
+        for n in range(index.nlevels):
+            level = index.names[n] if index.names[n] is not None else n
+            name = "instance" if index.nlevels == 1 else f"instance_{level}"
+            columns[name] = _arrow_of(index.get_level_values(n))
+    if isinstance(result, Rules):
+        columns["rule"] = [" AND ".join(one.rule) or "TRUE" for one in result.rules]
+        rules = [one.as_dict() for one in result.rules]
         for name in RULE_COLUMNS:
-            columns[name] = [one[name] for one in told]
+            columns[name] = [one[name] for one in rules]
         columns["prediction"] = [str(one) for one in columns["prediction"]]
-        columns["precision_lower"] = _numbers(columns["precision_lower"])
-        columns["coverage"] = _numbers(columns["coverage"])
+        columns["precision_lower"] = np.array(columns["precision_lower"], np.float64)
+        columns["coverage"] = np.array(columns["coverage"], np.float64)
         return columns
-    named = [("phi", found.values)]
+    named = [("phi", result.values)]
     if errors:
-        named.append(("se", errors_of(found)))
-    ends = [""] if found.output_names is None else [f"_{one}" for one in found.output_names]
-    base = found.base_values.reshape(len(found), -1)
-    if own := output_of_each(found.stats, len(found)):
-        columns["output"] = list(own)
+        named.append(("se", errors_of(result)))
+    ends = [""] if result.output_names is None else [f"_{one}" for one in result.output_names]
+    base = result.base_values.reshape(len(result), -1)
+    if index := output_of_each(result.stats, len(result)):
+        columns["output"] = list(index)
     columns |= {f"base_value{end}": base[:, k] for k, end in enumerate(ends)}
     for word, array in named:
         array = array.reshape(*array.shape[:2], -1)
-        for j, name in enumerate(found.feature_names):
+        for j, name in enumerate(result.feature_names):
             for k, end in enumerate(ends):
                 label = f"{word}_{name}{end}"
                 if label in columns:
@@ -271,16 +265,12 @@ def _arrow_of(labels: Any) -> Any:
         return arrow.array([str(one) for one in labels])
 
 
-def errors_of(found: Explanation) -> np.ndarray:
+def errors_of(explanation: Explanation) -> np.ndarray:
     """Standard errors; 0 for exact values, NaN if none is known."""
-    if found.std_errors is None:
-        return np.full(found.shape, 0.0 if found.exact else np.nan)
-    return found.std_errors
+    if explanation.std_errors is None:
+        return np.full(explanation.shape, 0.0 if explanation.exact else np.nan)
+    return explanation.std_errors
 
 
 def _sampled(run: Run) -> bool:
     return any(isinstance(one, Explanation) and one.std_errors is not None for _, one in run.read())
-
-
-def _numbers(values: list[float | None]) -> np.ndarray:
-    return np.array([np.nan if one is None else one for one in values], np.float64)

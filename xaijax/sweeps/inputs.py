@@ -43,19 +43,19 @@ def source_of(X: Any, background: Any) -> InputRows:
         X = _opened(os.fspath(X))
     names = isinstance(X, list | tuple) and any(isinstance(one, str | os.PathLike) for one in X)
     if names or isinstance(X, str | os.PathLike) or parquet.is_dataset(X):
-        found: InputRows = parquet.source_of(X, *wanted_of(background), background)
+        source: InputRows = parquet.source_of(X, *wanted_of(background), background)
     elif X is None:
         raise InputTypeError("X is None: a sweep needs the rows that are to be explained.")
     elif _reopened(X):
-        found = _Mapped(X)
+        source = _Mapped(X)
     else:
         if rows_of(X).kind == "array" and not hasattr(X, "shape"):
             X = checks.as_array(X, "X")
         _refuse_no_rows(X)
-        found = Held(X)
-    if not found.rows:
+        source = Held(X)
+    if not source.rows:
         raise InputError("X has 0 rows; at least 1 is needed.")
-    return found
+    return source
 
 
 def _opened(path: str) -> np.ndarray:
@@ -63,10 +63,7 @@ def _opened(path: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(
-            f"X: {path} is no .npy file of numbers that can be read: {error}. Write it with "
-            "numpy.save."
-        ) from error
+        raise InputError(f"X: {path} is no .npy file of numbers: {error}.") from error
 
 
 def _refuse_no_rows(X: Any) -> None:
@@ -75,18 +72,15 @@ def _refuse_no_rows(X: Any) -> None:
         return
     leaves = leaves_of(X, "X")[0] if rows_of(X).kind == "tree" else [X]
     if not leaves or not all(getattr(leaf, "ndim", 0) for leaf in leaves):
-        raise InputTypeError(
-            f"X must be rows [N, F], a frame, files, or several arrays of N rows; got "
-            f"{type(X).__name__} {X!r:.60}."
-        )
+        raise InputTypeError(f"X must be rows [N, F], a frame, files or arrays, got {X!r:.60}.")
 
 
-def background_of(given: dict[str, Any]) -> Any:
+def background_of(arguments: dict[str, Any]) -> Any:
     """The rows in an explainer's arguments, including those of a Baseline."""
-    found, _ = weighted_rows(given.get("background", given.get("data")), None)
-    if isinstance(found, Baseline):
-        return found.rows if found.rows is not None else found.row
-    return found
+    rows, _ = weighted_rows(arguments.get("background", arguments.get("data")), None)
+    if isinstance(rows, Baseline):
+        return rows.rows if rows.rows is not None else rows.row
+    return rows
 
 
 @dataclass(frozen=True)
@@ -102,21 +96,21 @@ class Held:
 
     def facts(self) -> dict[str, Any]:
         """Facts that distinguish the rows from others, as JSON."""
-        given = rows_of(self.X)
-        told = {"rows": self.rows, "kind": given.kind, "sha256": digest_of_rows(self.X)}
-        if given.is_frame:
-            told["columns"] = [str(label) for label in given.labels]
-            if given.index is not None:
-                told["index"] = _digest_of_labels(given.index)
+        rows = rows_of(self.X)
+        fields = {"rows": self.rows, "kind": rows.kind, "sha256": digest_of_rows(self.X)}
+        if rows.is_frame:
+            fields["columns"] = [str(label) for label in rows.labels]
+            if rows.index is not None:
+                fields["index"] = _digest_of_labels(rows.index)
         elif hasattr(self.X, "shape"):
-            told |= {"shape": list(self.X.shape[1:]), "dtype": str(self.X.dtype)}
-        return told
+            fields |= {"shape": list(self.X.shape[1:]), "dtype": str(self.X.dtype)}
+        return fields
 
     def part(self, first: int, last: int) -> RowSlice:
         """Rows first to last - 1, without their labels: the run keeps the labels of all rows."""
-        given = rows_of(self.X)
-        some = slice(first, last)
-        rows = given.take(some, counted=True) if given.is_frame else given.part(first, last)
+        table = rows_of(self.X)
+        chunk = slice(first, last)
+        rows = table.take(chunk, counted=True) if table.is_frame else table.part(first, last)
         return _Rows(rows, range(first, last))
 
     def held(self, places: np.ndarray) -> RowSlice:
@@ -201,8 +195,8 @@ def counted_in_X(error: BaseException, piece: RowSlice) -> None:
     """Makes an error of this library name a row by its position in X, not in the part."""
     if not (isinstance(error, XaiError) and error.args and isinstance(error.args[0], str)):
         return
-    told = ROW.sub(lambda found: f"{found[1]}{_place(piece, found[2])}", error.args[0])
-    error.args = (told, *error.args[1:])
+    text = ROW.sub(lambda match: f"{match[1]}{_place(piece, match[2])}", error.args[0])
+    error.args = (text, *error.args[1:])
 
 
 def _place(piece: RowSlice, row: str) -> str:
@@ -214,27 +208,26 @@ def _place(piece: RowSlice, row: str) -> str:
 
 def wanted_of(background: Any) -> tuple[str, list[str] | None]:
     """The form of rows from files: ("array" or a library of frames, columns or None)."""
-    given = rows_of(background)
-    if given.is_frame:
-        return given.kind, [str(label) for label in given.labels]
-    if given.kind != "array":
+    rows = rows_of(background)
+    if rows.is_frame:
+        return rows.kind, [str(label) for label in rows.labels]
+    if rows.kind != "array":
         raise InputTypeError(
-            "X is a table of columns, but the explainer's background is rows in several arrays. "
-            "Give X as the model takes it."
+            "X is a table of columns, the background several arrays. Give X as the model takes it."
         )
     return "array", None
 
 
 def _bytes(X: Any) -> Iterator[bytes]:
     """The bytes of all rows, piece by piece, for arrays, columns of frames, and leaves."""
-    given = rows_of(X)
-    if given.is_frame:
-        for first in range(0, len(given), AT_ONCE):
-            some = rows_of(given.part(first, first + AT_ONCE))
-            for label, column in zip(some.labels, some.columns(), strict=True):
+    rows = rows_of(X)
+    if rows.is_frame:
+        for first in range(0, len(rows), AT_ONCE):
+            chunk = rows_of(rows.part(first, first + AT_ONCE))
+            for label, column in zip(chunk.labels, chunk.columns(), strict=True):
                 yield repr(label).encode()
                 yield from _of_array(column)
-    elif given.kind == "array":
+    elif rows.kind == "array":
         yield from _of_array(X)
     else:
         for path, leaf in jax.tree_util.tree_leaves_with_path(X):
@@ -254,21 +247,21 @@ def _of_array(array: Any) -> Iterator[bytes]:
 
 def _digest_of_labels(index: Any) -> str:
     """SHA-256 of a pandas index, over all of its levels."""
-    found = hashlib.sha256(repr(list(index.names)).encode())
+    digest = hashlib.sha256(repr(list(index.names)).encode())
     for n in range(index.nlevels):
         level = index.get_level_values(n)
-        found.update(str(level.dtype).encode())
+        digest.update(str(level.dtype).encode())
         for one in _of_array(level.to_numpy()):
-            found.update(one)
-    return found.hexdigest()
+            digest.update(one)
+    return digest.hexdigest()
 
 
 def digest_of_rows(X: Any) -> str:
     """SHA-256 of rows of any kind."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for one in _bytes(X):
-        found.update(one)
-    return found.hexdigest()
+        digest.update(one)
+    return digest.hexdigest()
 
 
 # Values of a row follow from its bytes alone, so that equal rows have equal values. Rows are
@@ -327,8 +320,8 @@ def _unique(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _digests(rows: Any) -> np.ndarray:
-    found = [hashlib.blake2b(text, digest_size=16).digest() for text in rows_of(rows).texts()]
-    return np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
+    digests = [hashlib.blake2b(text, digest_size=16).digest() for text in rows_of(rows).texts()]
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -362,40 +355,40 @@ class _Scattered:
     places: np.ndarray
 
     def read(self) -> Any:
-        found = []
+        chunks = []
         for start in range(int(self.places[0]), int(self.places[-1]) + 1, LOOKED_AT):
             last = min(start + LOOKED_AT, int(self.places[-1]) + 1)
-            own = self.places[(self.places >= start) & (self.places < last)] - start
-            if len(own):
-                found.append(rows_of(self.source.part(start, last).read()).take(own, counted=True))
-        return found[0] if len(found) == 1 else rows_of(found[0]).stacked(found)
+            at = self.places[(self.places >= start) & (self.places < last)] - start
+            if len(at):
+                chunks.append(rows_of(self.source.part(start, last).read()).take(at, counted=True))
+        return chunks[0] if len(chunks) == 1 else rows_of(chunks[0]).stacked(chunks)
 
     def place(self, row: int) -> int:
         """See `inputs.Piece`."""
         return int(self.places[row])
 
 
-def may_share(given: dict[str, Any], options: dict[str, Any]) -> bool:
+def may_share(arguments: dict[str, Any], options: dict[str, Any]) -> bool:
     """Whether equal rows have equal answers: not for a random model or an output for each row.
 
-    given: the arguments of the explainer.
+    arguments: those of the explainer.
     """
-    own = options.get("outputs")
-    return bool(getattr(given.get("model"), "deterministic", False)) and not np.ndim(own)
+    outputs = options.get("outputs")
+    return bool(getattr(arguments.get("model"), "deterministic", False)) and not np.ndim(outputs)
 
 
 def of_run(folder: Path, source: InputRows, count: int) -> DistinctRows:
     """The distinct rows of a run; computed again if their file was lost or damaged."""
     try:
-        found = DistinctRows.read(folder)
+        distinct = DistinctRows.read(folder)
     except (FileNotFoundError, InputError):
         again = distinct_of(source)
         if again is None or len(again.first) != count:
-            told = f"{folder}: {DISTINCT} is lost, and X has other rows than before."
-            raise InputError(told) from None
+            message = f"{folder}: {DISTINCT} is lost, and X has other rows than before."
+            raise InputError(message) from None
         again.write(folder)
         return again
-    return found
+    return distinct
 
 
 # Some rows, to be read where they are explained: they travel by pickle. `place(row)` says where in

@@ -6,24 +6,22 @@ however many threads; threads use it one after the other.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.core.pickling import OpenedCache, made_of, unpack
+from xaijax.core.pickling import OpenedCache, made_of
 from xaijax.core.public import public, public_class
 from xaijax.sweeps.exports import columns_of
 from xaijax.sweeps.inputs import background_of, wanted_of
 from xaijax.sweeps.question import checked_options
-from xaijax.sweeps.task import ExplainerRecipe, OpenedTask
+from xaijax.sweeps.task import ExplainerRecipe, OpenedTask, set_x64
 from xaijax.tables.frames import frame_of_columns
 from xaijax.tables.rows import rows_of
 
@@ -41,39 +39,26 @@ class _Ready:
     # By `errors`: the new columns of a batch of 0 rows, once they were needed.
     empty: dict[bool, dict[str, Any]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, recipe: ExplainerRecipe) -> _Ready:
-        _set_x64(recipe.x64)
-        given = unpack(recipe.explainer, "explainer"), unpack(recipe.options, "options")
-        return cls(OpenedTask(*given), recipe.x64)
-
-    @property
-    def changed(self) -> bool:
-        return self.opened.changed
-
     def columns(self, rows: Any, errors: bool) -> dict[str, Any]:
         """The new columns of some rows."""
-        _set_x64(self.x64)  # another explainer used since may have changed it
-        found = columns_of(self.opened.answer(rows, 0), 0, errors)
-        del found["row"]
-        return found
+        set_x64(self.x64)  # another explainer used since may have changed it
+        new = columns_of(self.opened.answer(rows, 0), 0, errors)
+        del new["row"]
+        return new
 
     def columns_of_none(self, width: int | None, errors: bool) -> dict[str, Any]:
         """The new columns of 0 rows: those of one of its own rows, without that row."""
         row = _one_row(made_of(self.opened.explainer))
         if row is None:
-            raise InputError(
-                "a batch has 0 rows, and the explainer holds no row from which to get the columns "
-                "of its answer. Leave empty partitions out."
-            )
+            raise InputError("a batch has 0 rows, the explainer none. Leave empty partitions out.")
         if width is not None and width != row.shape[1]:
             raise InputError(
                 f"a batch has {width} columns for the explainer, which reads {row.shape[1]}. Name "
                 "them by columns= of xaijax.batches."
             )
         if errors not in self.empty:
-            found = self.columns(row, errors)
-            self.empty[errors] = {name: np.asarray(one)[:0] for name, one in found.items()}
+            new = self.columns(row, errors)
+            self.empty[errors] = {name: np.asarray(one)[:0] for name, one in new.items()}
         return dict(self.empty[errors])
 
 
@@ -110,10 +95,10 @@ class Batches:
         if not isinstance(batch, arrow.RecordBatch | arrow.Table):
             raise _not_a_batch("batch", TABLES, batch)
         self._refuse_twice(batch.schema.names)
-        given = {n: batch.column(i) for i, n in enumerate(batch.schema.names)}
-        read = {n: one.to_numpy(zero_copy_only=False) for n, one in self._read(given).items()}
+        columns = {n: batch.column(i) for i, n in enumerate(batch.schema.names)}
+        read = {n: one.to_numpy(zero_copy_only=False) for n, one in self._read(columns).items()}
         kind = arrow.Table if isinstance(batch, arrow.Table) else arrow.RecordBatch
-        return kind.from_pydict(given | self._values(read, given))
+        return kind.from_pydict(columns | self._values(read, columns))
 
     def pandas(self, frame: Any) -> Any:
         """Takes a pandas frame: for Dask's `map_partitions`, and Spark's `mapInPandas`."""
@@ -131,51 +116,55 @@ class Batches:
             return self.arrow(batch)
         if not isinstance(batch, Mapping):
             raise _not_a_batch("batch", NAMED, batch)
-        given = {name: np.asarray(one) for name, one in batch.items()}
-        lengths = {name: len(one) if one.ndim else None for name, one in given.items()}
+        columns = {name: np.asarray(one) for name, one in batch.items()}
+        lengths = {name: len(one) if one.ndim else None for name, one in columns.items()}
         if None in lengths.values() or len(set(lengths.values())) > 1:
             raise InputError(f"a batch has columns of different lengths: {lengths}.")
-        return given | self._values(self._read(given), given)
+        return columns | self._values(self._read(columns), columns)
 
     def _framed(self, frame: Any) -> Any:
         if isinstance(frame, Iterator):
             return map(self._framed, frame)
-        given = rows_of(frame)
-        if not given.is_frame:
+        table = rows_of(frame)
+        if not table.is_frame:
             raise _not_a_batch("frame", FRAMES, frame)
-        labels = list(map(str, given.labels))
+        labels = list(map(str, table.labels))
         self._refuse_twice(labels)
-        columns = dict(zip(labels, given.columns(), strict=True))
-        return given.beside(self._values(self._read(columns), columns))
+        columns = dict(zip(labels, table.columns(), strict=True))
+        return table.beside(self._values(self._read(columns), columns))
 
     def _refuse_twice(self, names: Sequence[str]) -> None:
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise InputError(f"a batch has two columns {twice[0]!r}. Rename one.")
 
-    def _read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _read(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that the explainer reads, in its order."""
-        names = list(given) if self._columns is None else self._columns
+        names = list(columns) if self._columns is None else self._columns
         if not names:
             raise InputError("a batch has no columns.")
-        lost = [name for name in names if name not in given]
+        lost = [name for name in names if name not in columns]
         if lost:
-            raise InputError(f"a batch has no column {lost[0]!r}; it has {list(given)}.")
-        return {name: given[name] for name in names}
+            raise InputError(f"a batch has no column {lost[0]!r}; it has {list(columns)}.")
+        return {name: columns[name] for name in names}
 
-    def _values(self, read: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, read: Mapping[str, np.ndarray], columns: Mapping[str, Any]) -> dict[str, Any]:
         """The new columns."""
-        make = functools.partial(_Ready.of, self._recipe)
-        with _open.opened(self._digest, make, lambda one: one.changed) as ready:
+        recipe = self._recipe
+
+        def make() -> _Ready:
+            return _Ready(recipe.made(), recipe.x64)
+
+        with _open.opened(self._digest, make, lambda ready: ready.opened.changed) as ready:
             if len(next(iter(read.values()))):
-                found = ready.columns(self._rows(read), self._errors)
+                new = ready.columns(self._rows(read), self._errors)
             else:
                 width = len(read) if self._kind == "array" else None
-                found = ready.columns_of_none(width, self._errors)
-        twice = [name for name in found if name in given]
+                new = ready.columns_of_none(width, self._errors)
+        twice = [name for name in new if name in columns]
         if twice:
             raise InputError(f"a batch has a column {twice[0]!r} already. Rename it.")
-        return found
+        return new
 
     def _rows(self, read: Mapping[str, np.ndarray]) -> Any:
         if self._kind == "array":
@@ -183,14 +172,9 @@ class Batches:
         return frame_of_columns(self._kind, read)
 
 
-def _set_x64(wanted: bool) -> None:
-    if jax.config.jax_enable_x64 != wanted:
-        jax.config.update("jax_enable_x64", wanted)
-
-
-def _one_row(given: dict[str, Any]) -> Any:
+def _one_row(arguments: dict[str, Any]) -> Any:
     """A row from an explainer's arguments; None: it holds none."""
-    rows = background_of({"data": given.get("pool"), **given})
+    rows = background_of({"data": arguments.get("pool"), **arguments})
     if rows is None or callable(rows):
         return None
     if rows_of(rows).is_frame:
@@ -199,9 +183,9 @@ def _one_row(given: dict[str, Any]) -> Any:
     return array[None] if array.ndim == 1 else array[:1]  # a Baseline is one row
 
 
-def _not_a_batch(name: str, expected: str, given: Any) -> InputTypeError:
+def _not_a_batch(name: str, expected: str, value: Any) -> InputTypeError:
     return InputTypeError(
-        f"{name} must be {expected}; got {type(given).__name__}. op.pandas and op.polars "
+        f"{name} must be {expected}; got {type(value).__name__}. op.pandas and op.polars "
         "take frames, op.arrow tables of pyarrow, op.ray dicts of arrays."
     )
 
@@ -240,16 +224,14 @@ def batches(
         >>> found["id"], found["phi_x0"].round(3)
         (array([7, 8]), array([3., 2.]))
     """
-    given = checked_options(explainer, options)
+    keywords = checked_options(explainer, options)
     if columns is not None:
         columns = checks.listed(columns, "columns")
         if not columns or not all(isinstance(one, str) for one in columns):
-            raise InputTypeError(
-                f"columns must be None or the names of one column at least, got {columns!r:.80}."
-            )
+            raise InputTypeError(f"columns must be None or one name at least, got {columns!r:.60}.")
         checks.unique_names(columns, "columns")
     errors = checks.yes_or_no(errors, "errors")
-    kind, own = wanted_of(background_of(made_of(explainer)))
+    kind, names = wanted_of(background_of(made_of(explainer)))
     return Batches(
-        ExplainerRecipe.of(explainer, given), own if columns is None else columns, kind, errors
+        ExplainerRecipe.of(explainer, keywords), names if columns is None else columns, kind, errors
     )

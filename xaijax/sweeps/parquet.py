@@ -102,14 +102,14 @@ class ParquetRows:
 
     def facts(self) -> dict[str, Any]:
         """The facts, with the digest of the files' bytes."""
-        found = hashlib.sha256()
-        for path, given in zip(self.files, self.given, strict=True):
-            found.update(_digest(path, self.system))
-            if given:
-                found.update(repr(given).encode())
-        told = {"rows": self.rows, "kind": "parquet", "columns": list(self.columns)}
-        told |= {"types": dict(self.cast)} if self.cast else {}
-        return told | {"sha256": found.hexdigest()}
+        digest = hashlib.sha256()
+        for path, fixed in zip(self.files, self.given, strict=True):
+            digest.update(_digest(path, self.system))
+            if fixed:
+                digest.update(repr(fixed).encode())
+        fields = {"rows": self.rows, "kind": "parquet", "columns": list(self.columns)}
+        fields |= {"types": dict(self.cast)} if self.cast else {}
+        return fields | {"sha256": digest.hexdigest()}
 
     def part(self, first: int, last: int) -> ParquetRows:
         """These rows, still to be read."""
@@ -130,15 +130,15 @@ class ParquetRows:
         parquet: Any = require("pyarrow.parquet", "xaijax[scale]")
         last = self.rows if self.last is None else self.last
         start = 0
-        for path, groups, given in zip(self.files, self.groups, self.given, strict=True):
-            own = [name for name in self.columns if name not in dict(given)]
+        for path, groups, fixed in zip(self.files, self.groups, self.given, strict=True):
+            names = [name for name in self.columns if name not in dict(fixed)]
             for group, size in enumerate(groups):
                 if start < last and start + size > self.first:
                     with _opened(parquet, path, self.system) as file:
-                        for batch in file.iter_batches(ROWS, [group], own, use_threads=False):
+                        for batch in file.iter_batches(ROWS, [group], names, use_threads=False):
                             low, high = max(self.first - start, 0), min(last - start, len(batch))
                             if low < high:
-                                yield self.handed.batch(batch.slice(low, high - low), given)
+                                yield self.handed.batch(batch.slice(low, high - low), fixed)
                             start += len(batch)
                             if start >= last:
                                 break
@@ -162,17 +162,11 @@ def _files(X: Any) -> _Files:
     if isinstance(X, list | tuple):
         for one in X:
             if not isinstance(one, str | os.PathLike):
-                raise InputTypeError(
-                    "X: a list must hold names of Parquet files alone, or be rows of numbers; "
-                    f"got {type(one).__name__} among names."
-                )
+                raise InputTypeError(f"X: a list must hold names of Parquet files, got {one!r:.9}.")
             if Path(one).suffix not in SUFFIXES:
-                raise InputError(
-                    f"X: {Path(one).name} is no .parquet file, and a list must name such files. A "
-                    "folder of .parquet files is given by its name, alone."
-                )
+                raise InputError(f"X: {Path(one).name} is no .parquet file. Name a folder alone.")
         every = [_files(one) for one in X]
-        given = [own for one in every for own in one.given]
+        given = [fixed for one in every for fixed in one.given]
         return _Files([path for one in every for path in one.paths], given)
     path = Path(os.fspath(X)).absolute()
     if path.is_dir():
@@ -189,15 +183,13 @@ def _files(X: Any) -> _Files:
                 )
             )
         return _Files([str(one) for one in files], [()] * len(files))
+    if not path.exists() and path.suffix in ("", *SUFFIXES):
+        raise FileNotFoundError(f"X: there is no file or folder {path}.")
     if path.suffix not in SUFFIXES:
-        if not path.exists() and not path.suffix:
-            raise FileNotFoundError(f"X: there is no file or folder {path}.")
         raise InputError(
             f"X: {path.name} is no .parquet or .npy file. Give a .parquet (.pq) or .npy file, a "
-            "folder or list of .parquet files, or read it first and give the array or frame."
+            "folder or list of .parquet files, or the array or frame itself."
         )
-    if not path.exists():
-        raise FileNotFoundError(f"X: there is no file or folder {path}.")
     return _Files([str(path)], [()])
 
 
@@ -206,15 +198,13 @@ def _of_dataset(X: Any) -> _Files:
     dataset: Any = require("pyarrow.dataset", "xaijax[scale]")
     files: list[str] = list(getattr(X, "files", ()))
     if not files or X.format.default_extname != "parquet":
-        raise InputTypeError(
-            "X is a Dataset that is not made of Parquet files; give the files, or an array."
-        )
+        raise InputTypeError("X is a Dataset that is not made of Parquet files; give the files.")
     fragments = [] if getattr(X, "_scan_options", None) else list(X.get_fragments())
     whole = all(one.num_row_groups == one.metadata.num_row_groups for one in fragments)
     if not whole or [one.path for one in fragments] != files:
         raise InputError(
-            "X is a Dataset with a filter, or of some row groups of its files, and a sweep reads "
-            "whole files. Write its rows to files (pyarrow.dataset.write_dataset) and give these."
+            "X is a Dataset with a filter, or of some row groups of its files. Write its rows to "
+            "files (pyarrow.dataset.write_dataset) and give these."
         )
     keys = (dataset.get_partition_keys(one.partition_expression) for one in fragments)
     given = [tuple(own.items()) for own in keys]
@@ -232,21 +222,21 @@ def _opened(parquet: Any, path: str, system: Any) -> Any:
 
 
 def _columns(
-    file: Any, wanted: Sequence[str] | None, path: str, told: Any, given: Sequence[str]
+    file: Any, wanted: Sequence[str] | None, path: str, full: Any, fixed: Sequence[str]
 ) -> list[str]:
-    """Names of the columns to read; told: a Dataset's schema; given: those of the folder."""
+    """Names of the columns to read; full: a Dataset's schema; fixed: those of the folder."""
     schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas keeps its index there
     there = [name for name in schema.names if name not in index]
     twice = sorted(name for name, times in Counter(there).items() if times > 1)
     if twice:
         raise InputError(f"X: {path} has several columns {twice[0]!r}. Rename them.")
-    there += [name for name in given if name not in there]
-    if told is not None and wanted is not None:
-        there = [name for name in there if name in told.names]
+    there += [name for name in fixed if name not in there]
+    if full is not None and wanted is not None:
+        there = [name for name in there if name in full.names]
     whose = "explainer's background"
-    if wanted is None and told is not None:
-        wanted, whose = [name for name in told.names if name not in index], "Dataset's schema"
+    if wanted is None and full is not None:
+        wanted, whose = [name for name in full.names if name not in index], "Dataset's schema"
     lost = [name for name in wanted or () if name not in there]
     if lost:
         raise InputError(
@@ -260,9 +250,8 @@ def _refuse_width(names: Sequence[str], background: Any, path: str) -> None:
     wide = getattr(background, "shape", None) or np.shape(background)
     if len(wide) in (1, 2) and wide[-1] != len(names):
         raise InputError(
-            f"X: {path} has {count(len(names), 'column')}, {list(names)}, but the explainer's "
-            f"background has {wide[-1]}. Write a file without the others, or make the explainer of "
-            "a frame, whose columns are read by their names."
+            f"X: {path} has {count(len(names), 'column')}, {list(names)}, but the background "
+            f"has {wide[-1]}. Leave the others out, or make the explainer of a frame."
         )
 
 
@@ -270,8 +259,8 @@ def _digest(path: str, system: Any) -> bytes:
     if system is None:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with system.open_input_stream(path) as stream:
         while block := stream.read(1 << 22):
-            found.update(block)
-    return found.digest()
+            digest.update(block)
+    return digest.digest()

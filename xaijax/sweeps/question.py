@@ -38,11 +38,6 @@ MOVED = "changes when it is asked"
 NEAR_HERE, NEAR_ELSEWHERE = 1e-5, 1e-3
 
 
-def of_pair(embed: Any, head: Model, described: Callable[[Any], Any]) -> dict[str, Any]:
-    """The fields of a model in two halves: all that can be read of both, and no answers."""
-    return {**of_model(head, None, described), "embed": held(embed)}
-
-
 def of_model(
     model: Model,
     rows: Any,
@@ -55,32 +50,32 @@ def of_model(
     rows: the first rows; over: some rows spread over X, which have these `numbers` in X. The
     answers to both become fields; None adds none.
     """
-    found = model.recipe
-    given = {} if found is None else {**found.given, **found.changes}
-    told = {
-        name: described(one) for name, one in given.items() if name not in ("f", "params", "state")
+    recipe = model.recipe
+    named = {} if recipe is None else {**recipe.given, **recipe.changes}
+    fields = {
+        name: described(one) for name, one in named.items() if name not in ("f", "params", "state")
     }
-    function = given.get("f")
-    told["function"] = getattr(function, "__qualname__", type(function).__qualname__)
-    told["held"] = held(function)
+    function = named.get("f")
+    fields["function"] = getattr(function, "__qualname__", type(function).__qualname__)
+    fields["held"] = held(function)
     code = _code(function)
     if code is not None:
-        told["code"] = digest_of(code)
+        fields["code"] = digest_of(code)
     leaves = jax.tree.leaves(model.params)
     if leaves and model.comparison is None:
-        own = hashlib.sha256()
+        digest = hashlib.sha256()
         for leaf in leaves:
-            own.update(digest_of(np.asarray(leaf)).encode())
-        told["params"] = own.hexdigest()
+            digest.update(digest_of(np.asarray(leaf)).encode())
+        fields["params"] = digest.hexdigest()
     if model.deterministic and rows is not None:
-        told["platform"] = jax.default_backend() if model.backend == "jax" else "host"
-        told["answers"] = _answers(model, rows)
+        fields["platform"] = jax.default_backend() if model.backend == "jax" else "host"
+        fields["answers"] = _answers(model, rows)
         if over is not None:
-            told["answers_over_X"], told["raised_over_X"] = _answers_over(model, over, numbers)
+            fields["answers_over_X"], fields["raised_over_X"] = _answers_over(model, over, numbers)
         # State that the function itself modifies when called (a log, a counter) is ignored.
         after = held(function)
-        told["held"] = {k: v if after.get(k) == v else MOVED for k, v in told["held"].items()}
-    return told
+        fields["held"] = {k: v if after.get(k) == v else MOVED for k, v in fields["held"].items()}
+    return fields
 
 
 def near(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
@@ -181,8 +176,7 @@ def method_of(explainer: object) -> Callable[..., Any]:
             return getattr(explainer, name)
     raise InputTypeError(
         f"explainer is a {type(explainer).__name__}, which has no answer for each row. Give an "
-        "Explainer, GradientExplainer, AmortizedExplainer, FederatedExplainer, QII of an "
-        "individual quantity or AnchorExplainer."
+        "Explainer or the like, an AnchorExplainer, or a QII of an individual quantity."
     )
 
 
@@ -195,19 +189,16 @@ def checked_options(explainer: object, options: Mapping[str, Any] | None) -> dic
     """The keywords of the call; raises InputError or InputTypeError for unknown ones."""
     method = method_of(explainer)
     if options is not None and not isinstance(options, Mapping):
-        raise InputTypeError(
-            f"options must be a dict of keywords of {type(explainer).__name__}, got "
-            f"{options!r:.60}."
-        )
-    given = dict(options or {})
+        raise InputTypeError(f"options must be a dict of keywords, got {options!r:.60}.")
+    keywords = dict(options or {})
     takes = [one for one in inspect.signature(method).parameters if one not in ("X", "progress")]
-    for name in given:
+    for name in keywords:
         if name not in takes:
             raise InputError(
                 f"options has {name!r}, but {type(explainer).__name__} takes for the rows: "
                 f"{', '.join(takes) or 'nothing'}."
             )
-    return given
+    return keywords
 
 
 def question_of(
@@ -224,25 +215,24 @@ def question_of(
     model's answers to both are compared.
     """
     teacher = getattr(explainer, "_teacher", explainer)
-    given = _with_defaults(type(teacher), made_of(explainer))
-    model, of_whole = given.pop("model", None), None
-    if isinstance(model, tuple):  # two halves
-        embed, head = model
-        of_whole = of_pair(embed, head, described)
+    arguments = _with_defaults(type(teacher), made_of(explainer))
+    model, of_whole = arguments.pop("model", None), None
+    if isinstance(model, tuple):  # two halves: all that can be read of both, and no answers
+        of_whole = {**of_model(model[1], None, described), "embed": held(model[0])}
     elif model is not None:
         of_whole = of_model(model, first, described, over, numbers)
-    told = {
+    fields = {
         name: _hidden(one) if name in ROWS else described(one)
-        for name, one in given.items()
+        for name, one in arguments.items()
         if name not in FREE
     }
     if isinstance(explainer, AmortizedExplainer):
-        told["learned"] = _learned(explainer)
-    asked = _with_defaults(method_of(explainer), options)
+        fields["learned"] = _learned(explainer)
+    keywords = _with_defaults(method_of(explainer), options)
     return {
         "method": type(explainer).__name__,
-        "arguments": told,
-        "options": {name: described(one) for name, one in asked.items()},
+        "arguments": fields,
+        "options": {name: described(one) for name, one in keywords.items()},
         "model": of_whole,
         "rows": dict(rows),
         "versions": VERSIONS,
@@ -261,11 +251,11 @@ def _learned(explainer: AmortizedExplainer) -> dict[str, Any]:
     }
 
 
-def _with_defaults(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    own = inspect.signature(function).parameters
+def _with_defaults(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
     left = ("self", "X", "progress")
-    defaults = {name: one.default for name, one in own.items() if name not in left}
-    return {k: v for k, v in {**defaults, **given}.items() if v is not inspect.Parameter.empty}
+    defaults = {name: one.default for name, one in parameters.items() if name not in left}
+    return {k: v for k, v in {**defaults, **arguments}.items() if v is not inspect.Parameter.empty}
 
 
 def described(value: Any) -> Any:
@@ -291,8 +281,8 @@ def described(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): described(one) for name, one in value.items()}
     name = getattr(value, "__qualname__", type(value).__qualname__)
-    told = {"object": name, "digest": digest_of(value)}
-    return {**told, "held": held(value)} if callable(value) else told
+    facts = {"object": name, "digest": digest_of(value)}
+    return {**facts, "held": held(value)} if callable(value) else facts
 
 
 def _hidden(value: Any) -> Any:
@@ -313,7 +303,7 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
     differ = list(_differing(there, here, ""))
     if not differ:
         return
-    told = "; ".join(
+    fields = "; ".join(
         f"{name}: {_short(a)} in the run, {_short(b)} now"
         if name.rpartition(".")[2] not in HIDDEN
         else name
@@ -321,7 +311,7 @@ def refuse_other(there: Mapping[str, Any], here: Mapping[str, Any], where: Any) 
     )
     more = f"; and {len(differ) - SHOWN} more" if len(differ) > SHOWN else ""
     raise ResumeMismatchError(
-        f"out={str(where)!r} holds a run of another question. It differs in {told}{more}. Give "
+        f"out={str(where)!r} holds a run of another question. It differs in {fields}{more}. Give "
         "another directory, or ask what that run asks."
     )
 

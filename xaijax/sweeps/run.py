@@ -73,26 +73,26 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path, "out")
         self._directory = RunDirectory(self.path)
-        found = self._directory.manifest
-        if found is None:
+        manifest = self._directory.manifest
+        if manifest is None:
             raise FileNotFoundError(f"{self.path} holds no run of xaijax.sweep: no manifest.json.")
-        self.manifest: dict[str, Any] = found
-        self.rows: int = found["rows"]
-        self._cut = cut_of(found)
+        self.manifest: dict[str, Any] = manifest
+        self.rows: int = manifest["rows"]
+        self._cut = cut_of(manifest)
         self.rows_per_part: int = self._cut.largest
         self.parts: int = self._cut.parts
-        self._distinct: int = found["distinct"]  # rows that the parts explain
+        self._distinct: int = manifest["distinct"]  # rows that the parts explain
         self._valid: dict[int, tuple[int, int]] = {}  # part -> (size, time) of the file checked
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of rows of each part, counted in distinct rows."""
-        return self._cut.sizes
+        return tuple(last - first for first, last in self._cut.ranges)
 
     def range_of(self, part: int) -> tuple[int, int]:
         """(first, last + 1) of the rows of a part, counted in distinct rows."""
         self._refuse_part(part)
-        return self._cut.range_of(part)
+        return self._cut.ranges[part]
 
     @property
     def labels(self) -> Any:
@@ -129,12 +129,12 @@ class Run:
         yes_or_no(lazy, "lazy")
         self._refuse_incomplete()
         self._refuse_kind(Explanation)
-        found = joined(self, lazy, self.path, self._place)
+        whole = joined(self, lazy, self.path, self._place)
         index = self.labels
         if index is None:
-            return found
-        data = None if found.data is None else rows_of(found.data).labelled(index)
-        return replace(found, data=data, instance_index=index)
+            return whole
+        data = None if whole.data is None else rows_of(whole.data).labelled(index)
+        return replace(whole, data=data, instance_index=index)
 
     def rules(self) -> Rules:
         """Returns the `Rules` of all N rows, for an `AnchorExplainer`.
@@ -144,8 +144,8 @@ class Run:
         """
         self._refuse_incomplete()
         self._refuse_kind(Rules)
-        found = [self._directory.read(n) for n in range(self.parts)]
-        rules = joined_rules([one for one in found if isinstance(one, Rules)], self._place)
+        parts = [self._directory.read(n) for n in range(self.parts)]
+        rules = joined_rules([one for one in parts if isinstance(one, Rules)], self._place)
         return replace(rules, instance_index=self.labels)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
@@ -202,11 +202,11 @@ class Run:
     def explanation_of(self, number: int) -> Explanation:
         """Returns the explanation of one part, as it was written; its stats say where and when."""
         self._refuse_part(number)
-        found = self._directory.read(number)
-        if not isinstance(found, Explanation):
+        part = self._directory.read(number)
+        if not isinstance(part, Explanation):
             raise InputError(f"{self.path} holds rules: say run.rules().")
-        stats = {**found.stats, "platform": found.stats.get(PART, {}).get("platform")}
-        return without_part(replace(found, stats=stats))
+        stats = {**part.stats, "platform": part.stats.get(PART, {}).get("platform")}
+        return without_part(replace(part, stats=stats))
 
     def read(self) -> Iterator[tuple[int, Explanation | Rules]]:
         """Iterates over (first row, result) of at most `rows_per_part` rows each, in order."""
@@ -215,9 +215,9 @@ class Run:
                 yield self.range_of(number)[0], self._directory.read(number)
             return
         rules = isinstance(self._directory.read(0), Rules)
-        found = self.rules() if rules else self.explanation(lazy=True)
+        whole = self.rules() if rules else self.explanation(lazy=True)
         for first in range(0, self.rows, self.rows_per_part):
-            yield first, found[first : first + self.rows_per_part]
+            yield first, whole[first : first + self.rows_per_part]
 
     @property
     def _place(self) -> np.ndarray | None:
@@ -243,12 +243,10 @@ class Run:
         missing = self.missing
         if missing:
             failed = self.failed
-            some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-            told = (
-                f" {len(failed)} of them failed: {next(iter(failed.values()))}." if failed else ""
-            )
+            first = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            why = f" {len(failed)} of them failed: {next(iter(failed.values()))}." if failed else ""
             raise SweepIncompleteError(
-                f"{self.path} lacks {len(missing):,} of {self.parts:,} parts ({some}).{told} Call "
+                f"{self.path} lacks {len(missing):,} of {self.parts:,} parts ({first}).{why} Call "
                 "xaijax.sweep again, which answers what is missing."
             )
 
@@ -309,18 +307,13 @@ def joined(parts: Run, lazy: bool, folder: Path, place: np.ndarray | None) -> Ex
         making.mkdir(mode=0o700)
         try:
             _filled(parts, whole, place, lambda name, *how: _mapped(making / f"{name}.npy", *how))
-            if target.is_dir():
-                shutil.rmtree(making)  # another reader was faster
-            else:
-                try:
-                    os.replace(making, target)
-                except OSError:
-                    if not target.is_dir():  # otherwise another reader was just faster
-                        raise
-                    shutil.rmtree(making)
-        except BaseException:
+            try:
+                os.replace(making, target)
+            except OSError:
+                if not target.is_dir():  # otherwise another reader was faster
+                    raise
+        finally:
             shutil.rmtree(making, ignore_errors=True)
-            raise
     there: Made = lambda name, *_: np.load(target / f"{name}.npy", "r")  # noqa: E731
     return _filled(parts, whole, place, there, False)
 
@@ -372,10 +365,10 @@ def _whole(parts: Run, N: int) -> Explanation:
     return replace(whole, provenance=provenance, stats=stats)
 
 
-def without_part(found: Explanation) -> Explanation:
+def without_part(part: Explanation) -> Explanation:
     """The explanation of a part without the facts of this part alone."""
-    stats = {name: value for name, value in found.stats.items() if name != PART}
-    return replace(found, stats=stats)
+    stats = {name: value for name, value in part.stats.items() if name != PART}
+    return replace(part, stats=stats)
 
 
 def _filled(
@@ -397,8 +390,8 @@ def _filled(
         every = (parts.explanation_of(number).data for number in range(len(parts.sizes)))
         rows = concatenate(list(every))
         values["data"] = rows if place is None else rows_of(rows).take(place, counted=True)
-    told = {**whole.stats, **{name: out[f"stats.{name}"] for name in stats}}
-    return replace(whole, stats=told, **values)
+    merged = {**whole.stats, **{name: out[f"stats.{name}"] for name in stats}}
+    return replace(whole, stats=merged, **values)
 
 
 def _fill(parts: Run, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
@@ -408,9 +401,9 @@ def _fill(parts: Run, of_rows: dict[str, np.ndarray], out: dict[str, np.ndarray]
         part = parts.explanation_of(number)
         for name, array in out.items():
             field, _, stat = name.partition(".")
-            own = part.stats.get(stat) if stat else getattr(part, field)
+            rows = part.stats.get(stat) if stat else getattr(part, field)
             # A value that a part lacks is the same for all of its rows, as in `merge`.
-            array[start : start + size] = of_rows[name][number] if own is None else own
+            array[start : start + size] = of_rows[name][number] if rows is None else rows
         start += size
     for array in out.values():
         if isinstance(array, np.memmap):

@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.methods.progress import progress_bar
 from xaijax.players.players import PerInstancePlayers, of_some_rows
 from xaijax.results.files.npz import encode
-from xaijax.sweeps.directory import MOST, Cut, RunDirectory, Term, cut_of
+from xaijax.sweeps.directory import MOST, Cut, RunDirectory, cut_of
 from xaijax.sweeps.driver import Driver, incomplete, time_of
 from xaijax.sweeps.engines.choose import Engine, Shard, engine_of, shard_of
 from xaijax.sweeps.exports import refuse_format
@@ -136,23 +137,23 @@ def sweep(
                [2., 2.],
                [5., 5.]])
     """
-    given = checked_options(explainer, options)
+    keywords = checked_options(explainer, options)
     checks.one_of(format, "format", FORMATS)
     retries = checks.whole_number(retries, "retries", least=0)
     seconds = None if timeout is None else checks.positive(timeout, "timeout")
     each = None if rows_per_part is None else checks.whole_number(rows_per_part, "rows_per_part")
     shard, executor = shard_of(executor)
     source = source_of(X, background_of(made_of(explainer)))
-    _refuse_outputs(given.get("outputs"), source.rows)
-    refuse_format(format, out, explainer, given)
+    _refuse_outputs(keywords.get("outputs"), source.rows)
+    refuse_format(format, out, explainer, keywords)
     check = check_of(explainer)
     if isinstance(source, Held) and check is not None:  # for files, the part reports what is wrong
         source.check(check)
-    own = per_instance_players_of(explainer, source)
-    if own is not None:  # tasks carry the numbers of their rows
-        explainer = type(explainer)(**{**made_of(explainer), "players": own})
+    players = per_instance_players_of(explainer, source)
+    if players is not None:  # tasks carry the numbers of their rows
+        explainer = type(explainer)(**{**made_of(explainer), "players": players})
     if isinstance(explainer, AmortizedExplainer):
-        explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, given))
+        explainer = explainer._for_sweep(source.rows, **accepted(explainer._for_sweep, keywords))
     directory = RunDirectory.made(out)
     with (
         _interruptible(directory),
@@ -161,42 +162,52 @@ def sweep(
     ):
 
         def engine_for(made: object) -> Engine:
-            opened = OpenedTask(_of_first(made, own), given)
-            return engines.enter_context(engine_of(executor, opened, seconds))
+            opened = OpenedTask(_of_first(made, players), keywords)
+            return engines.enter_context(closing(engine_of(executor, opened, seconds)))
+
+        def recipe_of(made: object, question: Mapping[str, Any]) -> ExplainerRecipe | None:
+            if executor is None:
+                return None
+            read = (question.get("model") or {}).get("held")
+            return ExplainerRecipe.of(_of_first(made, players), keywords, read)
+
+        def task_of(
+            rows: InputRows, number: int, ends: tuple[int, int], recipe: Any, run: Run | None
+        ) -> Task:
+            first, last = ends
+            of = "the distinct rows of X, as they come" if isinstance(rows, Picked) else "X"
+            out, made_for = str(directory.path.absolute()), run and run.manifest.get("id")
+            numbers = None if players is None else players.of_entry[first:last]
+            task = number, first, last, of, rows.part(first, last), out, made_for, recipe, term
+            return Task(*task, run is None, numbers)
 
         engine: Engine | None = None
 
-        def measured(some: InputRows, question: Mapping[str, Any]) -> tuple[float | None, int]:
+        def measured(rows: InputRows, question: Mapping[str, Any]) -> tuple[float | None, int]:
             nonlocal engine
-            first = _of_first(explainer, own)
-            recipe = None if executor is None else _recipe(first, given, question)
-            out, last = str(directory.path.absolute()), min(MOST, some.rows)
-            numbers = None if own is None else own.of_entry[:last]
-            piece = some.part(0, last)
-            task = Task(0, 0, last, "X", piece, out, None, recipe, term, True, numbers)
+            recipe = recipe_of(explainer, question)
+            task = task_of(rows, 0, (0, min(MOST, rows.rows)), recipe, None)
             engine = engine_for(explainer)
             return time_of(engine, task, seconds), engine.at_once
 
         # A row on which a model dies or hangs is left to its part.
         over = executor is None and seconds is None
         labels = rows_of(source.X).index if isinstance(source, Held) else None
-        of_run = _asked(explainer, given, source, directory, each, over, measured)
+        of_run = _asked(explainer, keywords, source, directory, each, over, measured)
         directory.write_labels(labels)
         run = Run(directory.path)
         source = _distinct(source, run)
         numbers = _left(run, directory, shard)
         if numbers:
             forget(directory.path)
-            recipe = None
-            if executor is not None:
-                recipe = _recipe(_of_first(of_run, own), given, run.manifest["question"])
-            tasks = (_task(run, source, number, recipe, term, own) for number in numbers)
+            recipe = recipe_of(of_run, run.manifest["question"])
+            tasks = (task_of(source, n, run.range_of(n), recipe, run) for n in numbers)
             if engine is None or of_run is not explainer:
                 engine = engine_for(of_run)
             sizes = run.sizes
-            asked = sum(sizes[n] for n in range(run.parts) if shard.has(n))
+            total = sum(sizes[n] for n in range(run.parts) if shard.has(n))
             left = sum(sizes[number] for number in numbers)
-            with Progress(progress, asked, asked - left) as bar:
+            with Progress(progress, total, total - left) as bar:
                 driver = Driver(engine, directory, retries, seconds, bar.done)
                 bar.within = driver.within
                 _drive(driver, tasks, shard)
@@ -214,10 +225,10 @@ def _interruptible(directory: RunDirectory) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         parts = (directory.manifest or {}).get("parts")
-        told = "no part was started; the same call starts again."
+        message = "no part was started; the same call starts again."
         if parts is not None:
-            told = f"{directory.kept:,} of {parts:,} parts are kept; the same call goes on."
-        stopped.add_note(f"{STOPPED} {told}")
+            message = f"{directory.kept:,} of {parts:,} parts are kept; the same call goes on."
+        stopped.add_note(f"{STOPPED} {message}")
         raise
 
 
@@ -251,25 +262,25 @@ def _asked(
     there = directory.manifest
     # Rows of the first part alone; a later call uses as many rows as the first one did.
     looked_at = (there or {}).get("looked_at", min(LOOKED_AT, each or LOOKED_AT, source.rows))
-    some = source.part(0, looked_at).read()
-    if rows_of(some).is_frame or (isinstance(some, np.ndarray) and some.dtype.hasobject):
-        encode(some, "X", {})  # raises for what no part could be written with
-    own = made_of(explainer).get("players")
-    own = own if isinstance(own, PerInstancePlayers) else None
-    first = explainer if own is None else with_numbers(explainer, own.of_entry[:looked_at])
-    plan = _planned(first, options, some)  # raises for rows that are not accepted
+    head = source.part(0, looked_at).read()
+    if rows_of(head).is_frame or (isinstance(head, np.ndarray) and head.dtype.hasobject):
+        encode(head, "X", {})  # raises for what no part could be written with
+    players = made_of(explainer).get("players")
+    players = players if isinstance(players, PerInstancePlayers) else None
+    first = explainer if players is None else with_numbers(explainer, players.of_entry[:looked_at])
+    plan = _planned(first, options, head)  # raises for rows that are not accepted
     over, numbers = _over(source) if spread else (None, ())
-    question = question_of(explainer, options, source.facts(), some, over, numbers)
+    question = question_of(explainer, options, source.facts(), head, over, numbers)
     if there is None:
         # Equal rows may have different players, or differ in an amortised explainer's fallback.
-        sharing = own is None and not isinstance(explainer, AmortizedExplainer)
+        sharing = players is None and not isinstance(explainer, AmortizedExplainer)
         sharing = sharing and may_share(made_of(explainer), options)
-        found = distinct_of(source) if sharing else None
-        if found is not None:
-            found.write(directory.path)
-        distinct = source.rows if found is None else len(found.first)
+        repeats = distinct_of(source) if sharing else None
+        if repeats is not None:
+            repeats.write(directory.path)
+        distinct = source.rows if repeats is None else len(repeats.first)
         if each is None:
-            rows = source if found is None else Picked(source, found.first)
+            rows = source if repeats is None else Picked(source, repeats.first)
             one, at_once = measured(rows, question)
             cut = Cut.of_size(_rows_of_part(plan), distinct)
             if one is not None:
@@ -300,8 +311,8 @@ def _over(source: InputRows) -> tuple[Any, Sequence[int]]:
     """Some rows spread over X, including the first and the last, and their numbers."""
     starts = np.unique(np.linspace(0, max(0, source.rows - AT_EACH), PROBED // AT_EACH).astype(int))
     cuts = [range(n, min(n + AT_EACH, source.rows)) for n in starts.tolist()]
-    some = [source.part(cut.start, cut.stop).read() for cut in cuts]
-    rows = rows_of(some[0]).stacked(some) if len(some) > 1 else some[0]
+    chunks = [source.part(cut.start, cut.stop).read() for cut in cuts]
+    rows = rows_of(chunks[0]).stacked(chunks) if len(chunks) > 1 else chunks[0]
     return rows, [number for cut in cuts for number in cut]
 
 
@@ -311,15 +322,15 @@ def _distinct(source: InputRows, run: Run) -> InputRows:
     return source if count == run.rows else Picked(source, of_run(run.path, source, count).first)
 
 
-def _planned(explainer: object, options: dict[str, Any], some: Any) -> Any:
+def _planned(explainer: object, options: dict[str, Any], rows: Any) -> Any:
     plan = getattr(explainer, "plan", None)
     if plan is None:
         return None
     known = accepted(plan, options)
     if "outputs" in known and np.ndim(known["outputs"]):
-        known["outputs"] = known["outputs"][: len(rows_of(some))]
+        known["outputs"] = known["outputs"][: len(rows_of(rows))]
     with of_some_rows():
-        return plan(some, **known)
+        return plan(rows, **known)
 
 
 def _rows_of_part(plan: Any) -> int:
@@ -330,8 +341,8 @@ def _rows_of_part(plan: Any) -> int:
     """
     if plan is None:
         return MOST
-    asked = max(1.0, float(np.mean(plan.model_rows)))
-    return int(np.clip(MODEL_ROWS[plan.backend] / asked, LEAST, MOST))
+    each = max(1.0, float(np.mean(plan.model_rows)))
+    return int(np.clip(MODEL_ROWS[plan.backend] / each, LEAST, MOST))
 
 
 def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
@@ -344,32 +355,9 @@ def _left(run: Run, directory: RunDirectory, shard: Shard) -> list[int]:
     return numbers
 
 
-def _of_first(explainer: object, own: PerInstancePlayers | None) -> object:
+def _of_first(explainer: object, players: PerInstancePlayers | None) -> object:
     """The explainer as it is pickled: with players for each row, only those of one row."""
-    return explainer if own is None else with_numbers(explainer, own.of_entry[:1])
-
-
-def _recipe(
-    explainer: object, options: dict[str, Any], question: Mapping[str, Any]
-) -> ExplainerRecipe:
-    return ExplainerRecipe.of(explainer, options, (question.get("model") or {}).get("held"))
-
-
-def _task(
-    run: Run,
-    source: InputRows,
-    number: int,
-    recipe: ExplainerRecipe | None,
-    term: Term,
-    own: PerInstancePlayers | None,
-) -> Task:
-    first, last = run.range_of(number)
-    out = str(run.path.absolute())
-    of = "the distinct rows of X, as they come" if isinstance(source, Picked) else "X"
-    piece = source.part(first, last)
-    numbers = None if own is None else own.of_entry[first:last]
-    made_for = run.manifest.get("id")
-    return Task(number, first, last, of, piece, out, made_for, recipe, term, False, numbers)
+    return explainer if players is None else with_numbers(explainer, players.of_entry[:1])
 
 
 def _refuse_outputs(outputs: Any, rows: int) -> None:
@@ -443,17 +431,9 @@ class Progress:
     def line(self, now: float) -> str:
         """The progress of the sweep, in one line."""
         each = (self._shown - self._kept) / max(now - self._start, 1e-9)
-        left = (self._rows - self._shown) / each if each else float("inf")
+        left = timedelta(seconds=int((self._rows - self._shown) / each)) if each else "unknown time"
         share = self._shown / self._rows
         return (
             f"xaijax: {self._shown:,} of {self._rows:,} rows ({share:.0%}), {each:,.0f} rows a "
-            f"second, {_duration(left)} left"
+            f"second, {left} left"
         )
-
-
-def _duration(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "unknown time"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

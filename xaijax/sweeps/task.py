@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,12 +89,15 @@ class ExplainerRecipe:
         last = getattr(_opened, "last", None)
         if last is not None and last[0] == self.digest and not last[1].changed:
             return last[1]
-        if jax.config.jax_enable_x64 != self.x64:
-            jax.config.update("jax_enable_x64", self.x64)
-        made = OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
+        made = self.made()
         self._refuse_other_state(made.explainer)
         _opened.last = self.digest, made
         return made
+
+    def made(self) -> OpenedTask:
+        """The explainer, made anew in this process."""
+        set_x64(self.x64)
+        return OpenedTask(unpack(self.explainer, "explainer"), unpack(self.options, "options"))
 
     def _refuse_other_state(self, explainer: object) -> None:
         """Raises ResumeMismatchError if the model's function reads other values here.
@@ -113,10 +116,15 @@ class ExplainerRecipe:
         if differ:
             raise ResumeMismatchError(
                 f"the model reads other values in this process than where the sweep began: "
-                f"{', '.join(map(shown, differ))}. What is assigned after a "
-                f"module is imported is not sent to workers: give it as params=, or bind it to "
-                f"the function with functools.partial."
+                f"{', '.join(map(shown, differ))}. What a module gets after its import is not "
+                "sent: give it as params=, or bind it by functools.partial."
             )
+
+
+def set_x64(enabled: bool) -> None:
+    """Enables or disables 64 bits in JAX, unless they are so."""
+    if jax.config.jax_enable_x64 != enabled:
+        jax.config.update("jax_enable_x64", enabled)
 
 
 def per_instance_players_of(explainer: object, source: InputRows) -> PerInstancePlayers | None:
@@ -124,18 +132,18 @@ def per_instance_players_of(explainer: object, source: InputRows) -> PerInstance
     holder = getattr(explainer, "_problem", explainer)  # of QII, AnchorExplainer
     if isinstance(explainer, Explainer) and not hasattr(explainer, "players"):
         explainer.check(source.part(0, 1).read())  # it reads them when it gets rows
-    found = getattr(holder, "players", None)
-    if not isinstance(found, PerInstancePlayers):
+    players = getattr(holder, "players", None)
+    if not isinstance(players, PerInstancePlayers):
         return None
-    found.refuse_others(source.rows)
-    return found
+    players.refuse_others(source.rows)
+    return players
 
 
 def with_numbers(explainer: object, numbers: np.ndarray) -> object:
     """The same explainer for other rows; numbers [N, F]: the player of each entry."""
-    given = made_of(explainer)
-    names = given["players"].names
-    return type(explainer)(**{**given, "players": PerInstancePlayers(numbers, names)})
+    arguments = made_of(explainer)
+    names = arguments["players"].names
+    return type(explainer)(**{**arguments, "players": PerInstancePlayers(numbers, names)})
 
 
 @dataclass(frozen=True)
@@ -152,30 +160,30 @@ class OpenedTask:
         They do if they sent a translated estimator to the host, or centred it. Each part uses an
         explainer that has not changed, so that a part does not depend on the parts before it.
         """
-        found = getattr(made_of(self.explainer).get("model"), "comparison", None)
-        return getattr(found, "stage", 0) > 0
+        comparison = getattr(made_of(self.explainer).get("model"), "comparison", None)
+        return getattr(comparison, "stage", 0) > 0
 
     def anew(self) -> OpenedTask:
         """The same explainer with an unused model, made in this process."""
-        given = made_of(self.explainer)
-        model = given["model"]
+        arguments = made_of(self.explainer)
+        model = arguments["model"]
         check_unchanged(model)
-        given["model"] = anew(model.recipe, model.name)
+        arguments["model"] = anew(model.recipe, model.name)
         if isinstance(self.explainer, AmortizedExplainer):
-            teacher = type(self.explainer._teacher)(**given)
+            teacher = type(self.explainer._teacher)(**arguments)
             return OpenedTask(self.explainer._anew(teacher), self.options)
-        return OpenedTask(type(self.explainer)(**given), self.options)
+        return OpenedTask(type(self.explainer)(**arguments), self.options)
 
     def answer(
         self,
         rows: Any,
         first: int,
-        told: Callable[[float], None] | None = None,
+        report: Callable[[float], None] | None = None,
         numbers: np.ndarray | None = None,
     ) -> Explanation | Rules:
         """Explains some rows.
 
-        first: position of the first of them among all rows. told: called now and then with the
+        first: position of the first of them among all rows. report: called now and then with the
         completed share. numbers: [N, F], the player of each entry, if each instance has its own
         players.
         """
@@ -187,7 +195,7 @@ class OpenedTask:
         outputs = options.get("outputs")
         if outputs is not None and not isinstance(outputs, str):
             options["outputs"] = outputs[first : first + len(rows)]
-        with warnings.catch_warnings(), of_some_rows(), watched(told):
+        with warnings.catch_warnings(), of_some_rows(), watched(report):
             warnings.simplefilter("ignore", LongRunWarning)  # the sweep's bar shows it
             return method(rows, **options, **accepted(method, {"progress": False}))
 
@@ -236,8 +244,8 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
             opened = task.recipe.open()
         if task.measured:
             return _measured(task, opened)
-        with _Share(RunDirectory(Path(task.out)).within(task.part)) as share:
-            answer = opened.answer(task.piece.read(), task.first, share.told, task.numbers)
+        with _share_in(RunDirectory(Path(task.out)).within(task.part)) as report:
+            answer = opened.answer(task.piece.read(), task.first, report, task.numbers)
         if not isinstance(answer, Explanation | Rules) or len(answer) != task.last - task.first:
             raise InputTypeError(
                 f"{type(opened.explainer).__name__} answers {task.last - task.first:,} rows with "
@@ -262,24 +270,23 @@ def run(task: Task, opened: OpenedTask | None = None) -> Receipt:
     return Receipt(task.part, task.last - task.first, seconds, size, _worker())
 
 
-class _Share:
+@contextlib.contextmanager
+def _share_in(path: Path) -> Iterator[Callable[[float], None]]:
     """Writes the completed share of a part to a file once a second, for the driver's bar."""
+    last, written = 0.0, time.monotonic()
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._share, self._told = path, 0.0, time.monotonic()
-
-    def __enter__(self) -> _Share:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._path.unlink(missing_ok=True)
-
-    def told(self, share: float) -> None:
+    def report(share: float) -> None:
+        nonlocal last, written
         now = time.monotonic()
-        if share > self._share and now - self._told >= EVERY:  # an answer may have several bars
-            self._share, self._told = share, now
+        if share > last and now - written >= EVERY:  # an answer may have several bars
+            last, written = share, now
             with contextlib.suppress(OSError):  # such as a full disk: writing the part will fail
-                self._path.write_text(f"{share:.4f}")
+                path.write_text(f"{share:.4f}")
+
+    try:
+        yield report
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _measured(task: Task, opened: OpenedTask) -> Receipt:
@@ -292,15 +299,15 @@ def _measured(task: Task, opened: OpenedTask) -> Receipt:
     while True:
         started = time.perf_counter()
         try:
-            some = rows_of(rows).take(np.arange(count), counted=True)
+            chunk = rows_of(rows).take(np.arange(count), counted=True)
             numbers = None if task.numbers is None else task.numbers[:count]
-            found = opened.answer(some, task.first, None, numbers)
+            answer = opened.answer(chunk, task.first, None, numbers)
         except Exception:
             if best < math.inf:  # the part with the row that raises will report it
                 break
             raise
         calls += 1
-        compiling = float(found.stats.get("compile_seconds") or 0.0)
+        compiling = float(answer.stats.get("compile_seconds") or 0.0)
         seconds = max(time.perf_counter() - started - compiling, 1e-9)
         best = min(best, seconds / count)
         whole = count >= task.last - task.first
@@ -324,20 +331,19 @@ def _refuse_other_model(directory: RunDirectory, task: Task, stats: Mapping[str,
         if not paths:
             return
         try:
-            found = directory.read(int(paths[0].stem.partition("-")[2]))
+            part = directory.read(int(paths[0].stem.partition("-")[2]))
         except (OSError, XaiError):  # a damaged file, which is set aside later
             return
-        if found.stats.get(PART, {}).get("run") != task.run:
+        if part.stats.get(PART, {}).get("run") != task.run:
             return
-        _first_part = key, fingerprint_of(found.stats)
+        _first_part = key, fingerprint_of(part.stats)
     for field in _first_part[1].why_not(fingerprint_of(stats)):
         if field not in ENTRIES:
             continue
         what = "model" if field == "model" else "background or function"
         raise ResumeMismatchError(
             f"{task.out} holds parts of another {what} (stats[{ENTRIES[field]!r}]) than "
-            f"{task.where()}: it has changed since they were answered. Give another directory, or "
-            "ask as that run did."
+            f"{task.where()}: it has changed since. Give another directory, or ask as before."
         )
 
 

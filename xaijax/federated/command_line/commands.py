@@ -125,14 +125,11 @@ def align_lists(arguments: argparse.Namespace) -> None:
     settings = read_settings(arguments.config, (*HOST, *HOST_OPTIONS, "tls"))
     file_to_write(arguments.out, "out")
     common = host_of(settings).align()
-    if any(b"\n" in one or b"\r" in one for one in common):
-        raise InputError(
-            "identifiers: some hold a line end, and the list has one identifier a line. Rename "
-            "them."
-        )
+    if any(b"\n" in identifier or b"\r" in identifier for identifier in common):
+        raise InputError("identifiers: some hold a line end, which the list cannot. Rename them.")
     file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "wb") as stream:
-        stream.write(b"".join(one + b"\n" for one in common))
+        stream.write(b"".join(identifier + b"\n" for identifier in common))
     print(f"{len(common):,} identifiers are common; written to {arguments.out}")
 
 
@@ -246,25 +243,23 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
         raise InputError(f"rows: {path} cannot be read as CSV ({type(error).__name__}).") from None
     if identifier not in header:
         raise InputError(f"rows: {path} has no column {identifier!r}, which identifier names.")
-    own = header.index(identifier)
+    key = header.index(identifier)
     names = [name for name in header if name != identifier]
     rows = np.empty((len(lines), len(names)))
     for number, line in enumerate(lines):
         if len(line) != len(header):
             raise InputError(
-                f"rows: {path}, line {number + 2} has {len(line)} entries, the header "
-                f"{len(header)}."
+                f"rows: {path}, line {number + 2}: {len(line)} entries, not {len(names) + 1}."
             )
-        values = [one for place, one in enumerate(line) if place != own]
+        values = [entry for place, entry in enumerate(line) if place != key]
         for column, value in enumerate(values):
             try:
                 rows[number, column] = float(value)
             except ValueError:
                 raise InputError(
                     f"rows: {path}, line {number + 2}: the entry of {names[column]!r} is no number."
-                    " Encode categories first."
                 ) from None
-    return [line[own] for line in lines], names, rows
+    return [line[key] for line in lines], names, rows
 
 
 def read_lines(path: Path, name: str) -> list[str]:
@@ -312,8 +307,7 @@ def read_secret(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"secret: {path} cannot be read ({error.strerror}). Make one with "
-            "`xaijax guest secret FILE`."
+            f"secret: {path} cannot be read ({error.strerror}). Run `xaijax guest secret FILE`."
         ) from None
 
 
@@ -324,13 +318,13 @@ def host_of(settings: SettingsFile) -> Host:
     guests = settings.needed("guests")
     if not isinstance(guests, Mapping):
         raise InputError(f'{settings.path}: guests must be a section, name = "host:port".')
-    given = settings.entries
-    options = {name: given[name] for name in HOST_OPTIONS if name in given}
-    if "answers" in given:
+    entries = settings.entries
+    options = {name: entries[name] for name in HOST_OPTIONS if name in entries}
+    if "answers" in entries:
         options["answers"] = settings.file("answers")
     arbiter, model = None, None
-    if "arbiter" in given:
-        arbiter = Connection(given["arbiter"], tls)
+    if "arbiter" in entries:
+        arbiter = Connection(entries["arbiter"], tls)
     else:
         model = _named(load_split(settings.file("model")), names)
         background = background[:, _order(model, names, "background")]
@@ -358,10 +352,7 @@ def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray
             return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
-        raise InputError(
-            f"rows: {path} has the columns {names}, the background {known}; the same ones in the "
-            "same order are needed."
-        )
+        raise InputError(f"rows: {path} has not the columns {known} in the same order.")
     return identifiers, rows
 
 
@@ -377,8 +368,7 @@ def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
         return model
     if len(names) != model.columns:
         raise InputError(
-            f"background has {len(names)} columns besides the identifier, the model takes "
-            f"{model.columns}."
+            f"background has {len(names)} columns besides the identifier, not {model.columns}."
         )
     return dataclasses.replace(model, feature_names=names)
 
@@ -387,8 +377,8 @@ def arbiter_of(settings: SettingsFile) -> Arbiter:
     """The arbiter of an arbiter.toml; its model is "module:name", code that this process runs."""
     tls = settings.tls()
     module, _, name = str(settings.needed("model")).partition(":")
-    found = getattr(require(module, module), name or "model", None)
-    if found is None:
+    model = getattr(require(module, module), name or "model", None)
+    if model is None:
         raise InputError(f"{settings.path}: model: {module} has no {name or 'model'}.")
     guests, names = settings.needed("guests"), ("columns", "address")
     if not isinstance(guests, Mapping):
@@ -396,7 +386,7 @@ def arbiter_of(settings: SettingsFile) -> Arbiter:
     for guest, section in guests.items():
         refuse_unknown(settings.path, section, names, f"guests.{guest}.", needed=names)
     return Arbiter(
-        as_model(found),
+        as_model(model),
         settings.needed("columns"),
         {guest: section["columns"] for guest, section in guests.items()},
         {guest: Connection(section["address"], tls) for guest, section in guests.items()},

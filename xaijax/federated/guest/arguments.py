@@ -26,16 +26,13 @@ def secret_of(secret: Any, policy: Policy, state: Any) -> bytes:
     if secret is None:
         if policy.epsilon is not None or state is not None:
             raise InputError(
-                "secret is needed for noise and for a state folder: both must be the same after a "
-                f"restart. Make one once (`xaijax guest secret FILE`, {SECRET} random bytes) and "
-                "keep it."
+                "secret is needed for noise and for a state folder, which outlive a restart. Make "
+                f"one once (`xaijax guest secret FILE`, {SECRET} random bytes), and keep it."
             )
         return secrets.token_bytes(SECRET)
     checks.instance(secret, "secret", bytes, "bytes")
     if len(secret) < SECRET:
-        raise InputError(
-            f"secret has {len(secret)} bytes; at least {SECRET} random ones are needed."
-        )
+        raise InputError(f"secret has {len(secret)} bytes; at least {SECRET} random ones needed.")
     return secret
 
 
@@ -56,8 +53,7 @@ def parts_of(parts: Any, policy: Policy, rows: np.ndarray) -> dict[str, Any]:
             )
         if part.columns != rows.shape[1]:
             raise InputError(
-                f"parts: version {version!r} is of {part.columns} columns, but rows have "
-                f"{rows.shape[1]}."
+                f"parts: {version!r} is of {part.columns} columns, but rows have {rows.shape[1]}."
             )
     check_columns(policy, rows)
     for part in held.values():
@@ -74,13 +70,10 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
     if party is not None and not (isinstance(party, str) and 0 < len(party) <= LONGEST):
         raise InputError(f"party must be a text of 1 to {LONGEST} characters, got {party!r:.60}.")
     for version, part in parts.items():
-        own = getattr(part, "party", None)
-        if own is not None and party is not None and own != party:
-            raise InputError(
-                f"parts: version {version!r} is the part of {own!r}, this guest is {party!r}. Give "
-                f"the part of {party!r}."
-            )
-        party = own if party is None else party
+        owner = getattr(part, "party", None)
+        if owner is not None and party is not None and owner != party:
+            raise InputError(f"parts: {version!r}: part of {owner!r}, this guest is {party!r}.")
+        party = owner if party is None else party
     return party or ""
 
 
@@ -127,17 +120,16 @@ def _labels(rows: Any, feature_names: Any, named: bool, F: int) -> tuple[str, ..
 
 def reference_row(reference: Any, rows: np.ndarray, columns: GuestColumns) -> np.ndarray:
     """The row [F] that means "switched off", in the column order of rows [N, F]."""
-    if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
-        labels = [str(one) for one in reference.index]
-        places = columns_by_name(labels, columns.kept, "reference", "rows")
-        reference = np.asarray(reference)[places]
-    elif not isinstance(reference, str):
-        row = checks.as_array(reference, "reference")
-        reference = row[columns.given] if row.shape == rows.shape[1:] else row
     if isinstance(reference, str):
         checks.one_of(reference, "reference", ("median",))
         return np.median(rows, axis=0)
-    row = checks.as_array(reference, "reference").astype(np.float64)
+    row, places = checks.as_array(reference, "reference").astype(np.float64), columns.given
+    if is_labelled(reference) and columns.labels is not None and columns.kept is not None:
+        labels = [str(label) for label in reference.index]
+        places = columns_by_name(labels, columns.kept, "reference", "rows")
+        row = row[places]
+    elif row.shape == rows.shape[1:]:
+        row = row[columns.given]
     if row.shape != rows.shape[1:] or not np.isfinite(row).all():
         raise InputError(
             f"reference must be 'median' or {rows.shape[1]} finite numbers, got shape {row.shape}."

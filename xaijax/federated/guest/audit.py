@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,13 @@ class AuditLog:
     def __init__(self, path: Path | None, secret: bytes) -> None:
         """Raises InputError if the file is not a whole chain under this secret."""
         self.path = path
-        self._key = _key(secret)
+        self._key = hmac.digest(secret, b"xaijax.federated audit", "sha256")
         self.count, self.head = 0, START
         self.instances = 0  # that went out, by all entries
         self.counts: str | None = None  # the last mark of the counts of queries
         self.entries: list[dict[str, Any]] = []  # of a log in memory
         if path is not None and path.exists():
-            whole, torn = _lines(path)
-            self.count, self.head, self.instances, self.counts = _verified(
-                whole, self._key, str(path)
-            )
+            torn = self.read(path)
             if torn:
                 with path.open("r+b") as file:
                     file.truncate(path.stat().st_size - torn)
@@ -52,14 +49,45 @@ class AuditLog:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         entry = {"number": self.count + 1, "time": now, "event": event, **facts}
         entry["before"] = self.head
-        entry["mac"] = _mac(self._key, entry)
+        entry["mac"] = self._mac(entry)
         if self.path is None:
             self.entries.append(entry)
         else:
             append(self.path, json.dumps(entry).encode() + b"\n")
-        self.count, self.head = self.count + 1, entry["mac"]
-        self.instances += _sent(entry)
+        self._take(entry, entry["mac"])
+
+    def read(self, path: Path) -> int:
+        """Checks and counts the entries of a file.
+
+        Returns the bytes of a last line that a killed process left unfinished. It raises InputError
+        for an entry that does not continue the chain.
+        """
+        *whole, rest = path.read_bytes().split(b"\n")
+        for line in whole:
+            try:
+                entry = json.loads(line)
+                mac = entry.pop("mac")
+                good = (entry["number"], entry["before"]) == (self.count + 1, self.head)
+                good = good and hmac.compare_digest(mac, self._mac(entry))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                good, mac, entry = False, "", {}
+            if not good:
+                raise InputError(
+                    f"audit log {path}: entry {self.count + 1} does not continue the chain: "
+                    "changed, or of another secret. Keep it as evidence; name another folder."
+                )
+            self._take(entry, mac)
+        return len(rest)
+
+    def _take(self, entry: dict[str, Any], mac: str) -> None:
+        self.count, self.head = self.count + 1, mac
+        if entry["event"] in ("answer", "block"):
+            self.instances += entry["instances"]
         self.counts = entry.get("counts", self.counts)
+
+    def _mac(self, entry: dict[str, Any]) -> str:
+        said = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode()
+        return hmac.new(self._key, said, "sha256").hexdigest()
 
 
 def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
@@ -99,50 +127,9 @@ def verify_audit(path: str | Path, secret: bytes) -> tuple[int, str]:
         The only entry says that the guest was started.
     """
     checks.instance(secret, "secret", bytes, "bytes")
-    whole, _ = _lines(as_path(path))
-    return _verified(whole, _key(secret), str(path))[:2]
-
-
-def _sent(entry: dict[str, Any]) -> int:
-    """Instances that an entry says went out."""
-    return entry["instances"] if entry["event"] in ("answer", "block") else 0
-
-
-def _lines(path: Path) -> tuple[list[bytes], int]:
-    """Whole lines, and the bytes of a last one that a killed process left unfinished."""
-    *whole, rest = path.read_bytes().split(b"\n")
-    return whole, len(rest)
-
-
-def _verified(lines: Iterable[bytes], key: bytes, where: str) -> tuple[int, str, int, str | None]:
-    """(entries, head, instances that went out, the last mark of the counts)."""
-    count, head, instances, counts = 0, START, 0, None
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            mac = entry.pop("mac")
-            good = (entry["number"], entry["before"]) == (count + 1, head)
-            good = good and hmac.compare_digest(mac, _mac(key, entry))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            good, mac, entry = False, "", {}
-        if not good:
-            raise InputError(
-                f"audit log {where}: entry {count + 1} does not continue the chain, so it was "
-                "changed, or written under another secret. Keep the file as evidence, and start "
-                "with another state folder."
-            )
-        count, head, instances = count + 1, mac, instances + _sent(entry)
-        counts = entry.get("counts", counts)
-    return count, head, instances, counts
-
-
-def _mac(key: bytes, entry: dict[str, Any]) -> str:
-    said = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode()
-    return hmac.new(key, said, "sha256").hexdigest()
-
-
-def _key(secret: bytes) -> bytes:
-    return hmac.digest(secret, b"xaijax.federated audit", "sha256")
+    log = AuditLog(None, secret)
+    log.read(as_path(path))
+    return log.count, log.head
 
 
 # The file holds pseudonyms, HMACs under a key derived from the guest's secret, and counts. A mark,
@@ -173,21 +160,19 @@ class QueryCounts:
                 )
                 self._base.execute("CREATE TABLE IF NOT EXISTS marks (logged TEXT, proof TEXT)")
                 self._base.execute("CREATE TABLE IF NOT EXISTS held (by TEXT)")
-                self._base.execute(
-                    "DELETE FROM held"
-                )  # a write takes the exclusive lock, and keeps it
+                # A write takes the exclusive lock, and keeps it.
+                self._base.execute("DELETE FROM held")
         except sqlite3.Error as error:
             self._base.close()
             raise InputError(
-                f"state: {name} cannot be used ({error}). Stop the other guest that has it, or "
-                "name another folder."
+                f"state: {name}: {error}. Stop the other guest that has it, or name another folder."
             ) from None
         rows = self._base.execute("SELECT who, count FROM queries")
         self._sum = sum(self._weight(who, count) for who, count in rows) % MODULUS
-        found = self._base.execute("SELECT logged, proof FROM marks").fetchone()
-        self.logged: str | None = None if found is None else found[0]
+        marks = self._base.execute("SELECT logged, proof FROM marks").fetchone()
+        self.logged: str | None = None if marks is None else marks[0]
         # Whether the counts are those that this class wrote with the mark of the log.
-        self.known = found is None or hmac.compare_digest(str(found[1]), self._proof())
+        self.known = marks is None or hmac.compare_digest(str(marks[1]), self._proof())
 
     @property
     def mark(self) -> str:
@@ -206,8 +191,8 @@ class QueryCounts:
 
     def most(self, identifiers: Sequence[bytes]) -> int:
         """The largest count among these identifiers."""
-        found = [self._count(self._pseudonym(one)) for one in identifiers]
-        return max(found, default=0)
+        counts = [self._count(self._pseudonym(identifier)) for identifier in identifiers]
+        return max(counts, default=0)
 
     def total(self) -> int:
         """All queries that were counted."""

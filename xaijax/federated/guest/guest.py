@@ -32,6 +32,7 @@ from xaijax.federated.wire.party import (
     Names,
     Refused,
     check_alive,
+    check_hosts,
     check_version,
     handled,
     waiting,
@@ -116,16 +117,14 @@ class Guest:
         party: str | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        own = rows_of(rows)
-        given = own.matrix() if own.is_frame else rows
-        self._rows = checks.matrix(given, "rows").astype(np.float64)
+        table = rows_of(rows)
+        matrix = table.matrix() if table.is_frame else rows
+        self._rows = checks.matrix(matrix, "rows").astype(np.float64)
         checks.finite(self._rows, "rows", False)
         N, F = self._rows.shape
         known = identifiers_of(identifiers, "identifiers")
         if len(known) != N:
-            raise InputError(
-                f"identifiers has {len(known):,} entries for {N:,} rows; give one each."
-            )
+            raise InputError(f"identifiers has {len(known):,} entries for {N:,} rows; one each.")
         self._row_of = {one: row for row, one in enumerate(known)}
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
@@ -135,8 +134,14 @@ class Guest:
         self._party = arguments.party_of(party, self._parts)
         self._columns = arguments.GuestColumns(rows, feature_names, self._parts, F)
         self._rows = np.ascontiguousarray(self._rows[:, self._columns.given])
-        row = arguments.reference_row(reference, self._rows, self._columns)
-        self._disclosure = Disclosure(self._rows, row, known, self.policy, self._secret)
+        self._reference = arguments.reference_row(reference, self._rows, self._columns)
+        self._identifiers = known
+        # By identifier: the same people in another order are the same people.
+        order = sorted(range(N), key=lambda place: known[place])
+        content = hashlib.sha256(self._rows[order].tobytes() + self._reference.tobytes())
+        for one in (known[place] for place in order):
+            content.update(len(one).to_bytes(4, "big") + one)
+        self._content = content.digest()
         self._aligned = _listed(aligned, self._row_of)
         self._aligned_with: dict[Names, tuple[bytes, ...]] = {}  # by private set intersection
         self._intersections: dict[Names, psi.Intersection] = {}
@@ -220,7 +225,7 @@ class Guest:
             "width": width,
             "fewest": self.policy.fewest,
             "most": min(self.policy.most, (LARGEST - 64) // max(32, 8 * width)),
-            "state": self._disclosure.state(part, version, self._columns.of[version]),
+            "state": self._state(part, version),
             "confirmation": key.confirmation(),
             "party": self._party,
             "release": release,
@@ -228,21 +233,20 @@ class Guest:
 
     def _align(self, names: Names, request: Any) -> dict[str, Any]:
         session = self._sessions.find(request.session, names)
-        own = self._aligned_with.get(names, self._aligned)
-        same = hmac.compare_digest(request.digest, session.key.list_digest(own))
-        if request.count != len(own) or not same:
+        aligned = self._aligned_with.get(names, self._aligned)
+        same = hmac.compare_digest(request.digest, session.key.list_digest(aligned))
+        if request.count != len(aligned) or not same:
             raise Refused(
                 "aligned",
                 f"identifiers: the host's list of {request.count:,} and the guest's are not the "
-                "same. Agree on the list of common identifiers (aligned=), or find it by private "
-                "set intersection.",
+                "same. Agree on one list (aligned=), or use private set intersection.",
             )
         session.rows = dict(
-            zip(session.key.tokens(own), (self._row_of[one] for one in own), strict=True)
+            zip(session.key.tokens(aligned), (self._row_of[one] for one in aligned), strict=True)
         )
         session.rows[session.key.reference_token()] = -1
-        self.audit.add("align", peer=names[0], identifiers=len(own))
-        return {"count": len(own)}
+        self.audit.add("align", peer=names[0], identifiers=len(aligned))
+        return {"count": len(aligned)}
 
     def _answer(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
         with self._lock:
@@ -253,8 +257,7 @@ class Guest:
         try:
             with self._computing[version]:  # a part computes for one request at a time
                 check_alive(alive)
-                columns = self._columns.of[version]
-                answers = self._disclosure.answers(session.part, version, columns, rows)
+                answers = self._answers(session.part, version, rows)
             with self._lock:
                 check_alive(alive)
                 self._charge(rows)
@@ -264,11 +267,7 @@ class Guest:
                 self._sent("answer", peer=names[0], version=version, instances=instances)
         finally:
             session.busy = False
-        return {
-            "number": request.number,
-            "width": answers.shape[1],
-            "values": numbers(answers),
-        }
+        return {"number": request.number, "width": answers.shape[1], "values": numbers(answers)}
 
     def _sent(self, event: str, **facts: Any) -> None:
         """Logs what goes out, with a mark of the counts that identifies their file later."""
@@ -281,8 +280,8 @@ class Guest:
         if request.number != session.number + 1:
             raise Refused(
                 "message",
-                f"number: {request.number} came where {session.number + 1} is next; a request is "
-                "answered once. Open another session for what was not answered.",
+                f"number: {request.number} came where {session.number + 1} is next. Open another "
+                "session for what was not answered.",
             )
         if session.busy:
             raise Refused("message", "number: the request before is still being answered.")
@@ -292,16 +291,14 @@ class Guest:
 
     def _block(self, names: Names, request: Any, alive: Alive) -> dict[str, Any]:
         if self.policy.arbiter is None or self.policy.arbiter not in names:
-            raise Refused(
-                "policy", "arbiter: rows go to the arbiter that the guest's policy names, only."
-            )
+            raise Refused("policy", "arbiter: rows go to the arbiter that the policy names, only.")
         session = self._sessions.find(request.session, None)
         tokens, rows = self._asked(session, request.tokens, session.sent)
         check_alive(alive)
         self._charge(rows)
         session.sent.update(tokens)
         self._sent("block", peer=names[0], instances=int((rows >= 0).sum()))
-        values = self._disclosure.values(rows)[:, self._columns.of[session.version]]
+        values = self._values(session.version, rows)
         return {"columns": values.shape[1], "values": numbers(values)}
 
     def _intersect(self, names: Names, request: Any) -> dict[str, Any]:
@@ -325,39 +322,34 @@ class Guest:
         return {"count": len(common)}
 
     def _check_host(self, names: Names) -> None:
-        hosts = self.policy.hosts
-        if (hosts and not set(hosts) & set(names)) or (self.policy.arbiter in names):
-            raise Refused(
-                "policy", "hosts: the certificate's name is not among those that may ask."
-            )
+        check_hosts(self.policy.hosts, names, self.policy.arbiter)
 
     def _check_part(self, request: Any, version: str, release: str) -> None:
         """Refuses a host that takes this guest for another party, or has another release."""
         if self._party and request.party != self._party:
             raise Refused(
                 "part",
-                f"party: this guest is {self._party!r}, and the host requested {request.party!r}. "
-                "Check the address or transport of each name in guests=.",
+                f"party: this guest is {self._party!r}, not {request.party!r}. Check the address "
+                "or transport of each name in guests=.",
             )
         if self._parts[version] is not None and request.release not in ("", release):
             raise Refused(
                 "part",
-                f"release: the part of model version {version!r} is not of the release that the "
-                "host has, so they would not fit. Give both parties the files of one split."
+                f"release: version {version!r} is not of the host's release. Give both parties the "
+                "files of one split."
                 if release
-                else f"release: the part of model version {version!r} says no release, and the "
-                "host's side has one. Use the part that was split with it; of a FunctionPart say "
-                "release=.",
+                else f"release: version {version!r} says no release, the host's side has one. Use "
+                "the part that was split with it; of a FunctionPart say release=.",
             )
 
-    def _version(self, asked: str) -> str:
+    def _version(self, requested: str) -> str:
         allowed = [v for v in self._parts if v in (self.policy.versions or self._parts)]
-        if not asked and len(allowed) == 1:
+        if not requested and len(allowed) == 1:
             return allowed[0]
-        if asked not in allowed:
-            said = "none was named" if not asked else "another one was asked for"
+        if requested not in allowed:
+            said = "none was named" if not requested else "another one was asked for"
             raise Refused("policy", f"model_version: {said}; this guest answers {allowed}.")
-        return asked
+        return requested
 
     def _asked(
         self, session: Session, data: bytes, done: set[bytes]
@@ -368,19 +360,17 @@ class Guest:
         tokens = split_tokens(data)
         if len(tokens) > self.policy.most:
             raise Refused(
-                "size", f"tokens: {len(tokens):,} in one request; at most {self.policy.most:,}."
+                "size", f"tokens: {len(tokens)} in one request; at most {self.policy.most}."
             )
         unknown = sum(one not in session.rows for one in tokens)
         if unknown:
-            raise Refused(
-                "token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row under this key."
-            )
+            raise Refused("token", f"tokens: {unknown:,} of {len(tokens):,} stand for no row here.")
         again = len(tokens) - len(set(tokens) - done)
         if again:
             raise Refused(
                 "token",
                 f"tokens: {again:,} of {len(tokens):,} were answered before under this key, or "
-                "occur in the request twice; each is answered once.",
+                "occur in the request twice.",
             )
         rows = np.array([session.rows[one] for one in tokens], np.int64)
         if (rows >= 0).sum() < self.policy.fewest:
@@ -397,13 +387,66 @@ class Guest:
 
     def _check_queries(self, rows: np.ndarray) -> list[bytes]:
         """Identifiers of the requested people; refuses all if one was requested too often."""
-        who = [self._disclosure.identifiers[row] for row in rows[rows >= 0]]
+        who = [self._identifiers[row] for row in rows[rows >= 0]]
         most = self.policy.most_queries
         if most is not None and self._counts.most(who) >= most:
-            raise Refused(
-                "policy", f"most_queries: an identifier was asked for {most} times already."
-            )
+            raise Refused("policy", f"most_queries: somebody was asked for {most} times already.")
         return who
+
+    def _values(self, version: str, places: np.ndarray) -> np.ndarray:
+        """The rows themselves, [n, F], in the order of a part's columns; -1 is the reference."""
+        rows = np.where(places[:, None] >= 0, self._rows[places], self._reference)
+        return rows[:, self._columns.of[version]]
+
+    def _answers(self, part: Any, version: str, places: np.ndarray) -> np.ndarray:
+        """g of these rows as it leaves the house; [n, E]. All answers go out through here.
+
+        Raises Refused for answers that are not finite, beyond float32 or of another shape, and
+        whatever the part raises.
+        """
+        values, policy = self._values(version, places), self.policy
+        answers = np.asarray(part.answers(values), np.float64)
+        if answers.shape != (len(places), part.width) or not np.isfinite(answers).all():
+            raise Refused("internal", "part: its answers are not finite, or of another shape.")
+        if policy.epsilon is not None and policy.bounds is not None:
+            rest = repr(policy.bounds).encode() + _content(part)
+            keys = [
+                noise_key(
+                    self._secret,
+                    b"\x01" + self._identifiers[place] if place >= 0 else b"\x00",  # the reference
+                    row.tobytes(),
+                    version,
+                    policy.epsilon,
+                    rest,
+                )
+                for place, row in zip(places, values, strict=True)
+            ]
+            answers = noisy(answers, *policy.bounds, policy.epsilon, keys)
+        if policy.quantum is not None:
+            answers = np.rint(answers / policy.quantum) * policy.quantum
+        if not (np.abs(answers) <= FLOAT32).all():
+            raise Refused(
+                "internal",
+                f"part: its answers, as rounded, are not within float32's {FLOAT32:.3g}. Rescale "
+                "the part, or give a larger quantum.",
+            )
+        return answers
+
+    def _state(self, part: Any, version: str) -> bytes:
+        """What changes when answers would; it says nothing without the secret."""
+        digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
+        policy = self.policy
+        shape = None if part is None else (part.kind, part.columns, part.width)
+        said = [
+            version,
+            shape,
+            policy.quantum,
+            policy.epsilon,
+            policy.bounds,
+            self._columns.of[version],
+        ]
+        digest.update(repr(said).encode() + _content(part) + self._content)
+        return digest.digest()[:16]
 
 
 def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
@@ -416,10 +459,9 @@ def _agree(counts: QueryCounts, log: AuditLog, folder: Path | None) -> None:
     if not same or counted < log.instances or (counted and not log.count):
         counts.close()
         raise InputError(
-            f"state: in {folder} queries.sqlite counts {counted:,} queries, and audit.jsonl has "
-            f"{log.instances:,}, or the counts are not those that the log knows: one of them was "
-            "deleted, cut, replaced or put back, so that limits would not hold. Restore both, or "
-            "start with another state folder."
+            f"state: in {folder} queries.sqlite counts {counted:,} queries and audit.jsonl "
+            f"{log.instances:,}, or one of them was deleted, cut, replaced or put back, so that "
+            "limits would not hold. Restore both, or start with another state folder."
         )
 
 
@@ -431,82 +473,9 @@ def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
     missing = sum(one not in row_of for one in listed)
     if missing:
         raise InputError(
-            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. "
-            "Take them out of the list that both parties use."
+            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row."
         )
     return listed
-
-
-class Disclosure:
-    """A guest's rows, and the one way out for what is computed of them."""
-
-    def __init__(
-        self,
-        rows: np.ndarray,
-        reference: np.ndarray,
-        identifiers: Sequence[bytes],
-        policy: Policy,
-        secret: bytes,
-    ) -> None:
-        """rows [N, F], reference [F], identifiers [N]."""
-        self._rows, self._reference, self.identifiers = rows, reference, identifiers
-        self._policy, self._secret = policy, secret
-        # By identifier: the same people in another order are the same people.
-        order = sorted(range(len(identifiers)), key=lambda place: identifiers[place])
-        content = hashlib.sha256(rows[order].tobytes() + reference.tobytes())
-        for one in (identifiers[place] for place in order):
-            content.update(len(one).to_bytes(4, "big") + one)
-        self._content = content.digest()
-
-    def values(self, places: np.ndarray) -> np.ndarray:
-        """The rows themselves, [n, F]; place -1 is the reference."""
-        return np.where(places[:, None] >= 0, self._rows[places], self._reference)
-
-    def answers(
-        self, part: Any, version: str, columns: Sequence[int], places: np.ndarray
-    ) -> np.ndarray:
-        """g of these rows as it leaves the house; [n, E]. columns: [F], those of the part, in the
-        rows.
-
-        Raises Refused for answers that are not finite, beyond float32 or of another shape, and
-        whatever the part raises.
-        """
-        values, policy = self.values(places)[:, list(columns)], self._policy
-        found = np.asarray(part.answers(values), np.float64)
-        if found.shape != (len(places), part.width) or not np.isfinite(found).all():
-            raise Refused("internal", "part: its answers are not finite, or of another shape.")
-        if policy.epsilon is not None and policy.bounds is not None:
-            rest = repr(policy.bounds).encode() + _content(part)
-            keys = [
-                noise_key(
-                    self._secret,
-                    b"\x01" + self.identifiers[place] if place >= 0 else b"\x00",  # the reference
-                    row.tobytes(),
-                    version,
-                    policy.epsilon,
-                    rest,
-                )
-                for place, row in zip(places, values, strict=True)
-            ]
-            found = noisy(found, *policy.bounds, policy.epsilon, keys)
-        if policy.quantum is not None:
-            found = np.rint(found / policy.quantum) * policy.quantum
-        if not (np.abs(found) <= FLOAT32).all():
-            raise Refused(
-                "internal",
-                f"part: its answers, as the policy rounds them, are not within {FLOAT32:.3g}, the "
-                "largest number of float32. Rescale the part, or give a larger quantum.",
-            )
-        return found
-
-    def state(self, part: Any, version: str, columns: Sequence[int]) -> bytes:
-        """What changes when answers would; it says nothing without the secret."""
-        digest = hmac.new(self._secret, b"xaijax.federated state", "sha256")
-        policy = self._policy
-        shape = None if part is None else (part.kind, part.columns, part.width)
-        said = [version, shape, policy.quantum, policy.epsilon, policy.bounds, list(columns)]
-        digest.update(repr(said).encode() + _content(part) + self._content)
-        return digest.digest()[:16]
 
 
 def _content(part: Any) -> bytes:

@@ -111,14 +111,13 @@ class Policy:
             object.__setattr__(self, "bounds", _bounds(self.bounds))
         if (self.epsilon is None) != (self.bounds is None):
             raise InputError(
-                "epsilon and bounds belong together: the noise is scaled to the bounds, to which "
-                f"answers are clipped. Got epsilon={self.epsilon!r}, bounds={self.bounds!r}."
+                "epsilon and bounds belong together: answers are clipped to the bounds, got "
+                f"epsilon={self.epsilon!r}, bounds={self.bounds!r}."
             )
         if self.arbiter is not None and not (self.epsilon is None and self.quantum is None):
             raise InputError(
-                "arbiter: rows go to it as they are, and what it answers has neither the noise "
-                "(epsilon=) nor the rounding (quantum=) that the policy promises. Leave one out, "
-                "or run two guests."
+                "arbiter: rows go to it with neither the noise (epsilon=) nor the rounding "
+                "(quantum=) of the policy. Leave one out, or run two guests."
             )
 
 
@@ -130,8 +129,8 @@ def check_columns(policy: Policy, rows: np.ndarray) -> None:
     columns = rows.shape[1]
     if columns == 1 and len(np.unique(rows)) <= 2 and not policy.allow_binary:
         raise InputError(
-            "rows: the guest has one column of at most two values, and any answer that is not "
-            "constant reveals which. Add columns, or say allow_binary=True in the policy."
+            "rows: any answer reveals the value of a guest's only column if that has at most two. "
+            "Add columns, or say allow_binary=True in the policy."
         )
     if columns < FEW_COLUMNS:
         checks.warn(
@@ -149,9 +148,8 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
     columns = rows.shape[1]
     if part.kind == "distances" and not policy.allow_distance_leak:
         raise InputError(
-            "parts: the answers are distances to training rows. They give the guest's whole table "
-            "away: from enough of them and a few known rows every value follows exactly. Explain "
-            "nearest neighbours in one process, or say allow_distance_leak=True in the policy."
+            "parts: distances to training rows give the guest's whole table away. Explain "
+            "neighbours in one process, or say allow_distance_leak=True in the policy."
         )
     if part.width >= columns:
         checks.warn(
@@ -162,10 +160,8 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
         scale = scale_of(part.width, *policy.bounds, policy.epsilon)
         if not LEAST <= scale <= MOST:
             raise InputError(
-                f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: noise for "
-                f"{checks.count(part.width, 'number')} would have the scale {scale:.3g} x 2^-20; "
-                f"{LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the answers, or "
-                "change epsilon."
+                f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: a noise of {scale:.3g} x "
+                f"2^-20; {LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Change epsilon."
             )
 
 

@@ -1,4 +1,4 @@
-"""What a guest remembers of the connections that are open: keys, and what was answered."""
+"""What a guest or an arbiter remembers of the conversations that are open."""
 
 from __future__ import annotations
 
@@ -32,24 +32,30 @@ class Session:
 
 
 class Sessions:
-    """The open sessions, by their identifier."""
+    """The open sessions, by their identifier: objects with `names` and `touched`."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._open: dict[bytes, Session] = {}
-        self._clock = clock
+    def __init__(
+        self,
+        most: int = MOST_SESSIONS,
+        what: str = "session",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """most: sessions of one asking party. what: a session's name in messages."""
+        self._open: dict[bytes, Any] = {}
+        self._most, self._what, self._clock = most, what, clock
 
-    def add(self, session: Session) -> bytes:
+    def add(self, session: Any) -> bytes:
         """Keeps a session; returns its new identifier."""
         session.touched = self._clock()
         self._drop_old()
-        own = [name for name, one in self._open.items() if one.names == session.names]
-        if len(own) >= MOST_SESSIONS:
-            del self._open[min(own, key=lambda name: self._open[name].touched)]
+        same = [name for name, one in self._open.items() if one.names == session.names]
+        if len(same) >= self._most:
+            del self._open[min(same, key=lambda name: self._open[name].touched)]
         name = secrets.token_bytes(SESSION)
         self._open[name] = session
         return name
 
-    def find(self, name: bytes, names: Names | None) -> Session:
+    def find(self, name: bytes, names: Names | None) -> Any:
         """The session of this identifier, which belongs to the party with these names.
 
         names None: whoever asks (the arbiter, which its own name lets in). Raises Refused.
@@ -57,7 +63,7 @@ class Sessions:
         self._drop_old()
         session = self._open.get(name)
         if session is None or (names is not None and session.names != names):
-            raise Refused("session", "session: unknown, or closed since; open another one.")
+            raise Refused("session", f"{self._what}: unknown, or closed since; open another one.")
         session.touched = self._clock()
         return session
 

@@ -28,6 +28,7 @@ from xaijax.core.files import append, lock
 
 REFERENCE = -1  # the place of the reference
 SCHEMA = 2
+FORGET = "Call host.forget() (or delete the file of answers), and explain again."
 
 
 class GuestAnswers:
@@ -39,10 +40,9 @@ class GuestAnswers:
         self._take(identifiers)
         self._rows: dict[int, np.ndarray] = {}  # by rank
         self._length: int | None = None  # of the file as this host left it; None: there is none
-        self._again: Counter[int] = Counter()
-        self.facts: dict[str, Any] | None = (
-            None  # state, width, version, release; None: nothing answered
-        )
+        self.again: Counter[int] = Counter()  # how often answered places were asked again
+        # State, width, version, release; None: nothing answered.
+        self.facts: dict[str, Any] | None = None
         if path is not None and path.exists():
             self._read(path)
 
@@ -59,10 +59,7 @@ class GuestAnswers:
     def check_list(self, identifiers: Sequence[bytes]) -> None:
         """Raises InputError if answers of another list of identifiers are held."""
         if self.facts is not None and sorted(identifiers) != self._sorted:
-            raise InputError(
-                "answers: they are of another list of identifiers. Align before the first "
-                "explanation, or call host.forget()."
-            )
+            raise InputError("answers: of another list of identifiers. Align first, or forget().")
 
     def realign(self, identifiers: Sequence[bytes]) -> None:
         """Goes by another list of identifiers; see `check_list`."""
@@ -83,20 +80,16 @@ class GuestAnswers:
     def places(self) -> list[int]:
         """Places of people who were answered, those asked again least often first."""
         known = [self._place[rank] for rank in self._rows if rank != REFERENCE]
-        return sorted(known, key=lambda place: (self._again[place], place))
-
-    def count_again(self, places: Sequence[int]) -> None:
-        """Remembers that people who were answered were asked again."""
-        self._again.update(places)
+        return sorted(known, key=lambda place: (self.again[place], place))
 
     def rows(self, places: Sequence[int]) -> np.ndarray:
         """Answers [n, E] at these places, which must all be answered."""
         return np.stack([self._rows[self._rank[place]] for place in places])
 
-    def fit(self, width: int, version: str, release: str) -> None:
+    def fit(self, width: int, version: str | None, release: str) -> None:
         """Raises FederatedProtocolError if kept answers are not those that are wanted now.
 
-        version: "" takes any.
+        version: None takes any.
         """
         if self.facts is None:
             return
@@ -105,13 +98,12 @@ class GuestAnswers:
             raise FederatedProtocolError(
                 f"guest {self._guest!r}: its kept answers are of model version {held[0]!r}, with "
                 f"{held[1]:,} numbers each; wanted are version {version or held[0]!r}, {width:,} "
-                "numbers. Call host.forget() (or delete the file of answers), and explain again."
+                f"numbers. {FORGET}"
             )
         if self.facts["release"] != release:
             raise FederatedProtocolError(
                 f"guest {self._guest!r}: its kept answers are of another release of the split "
-                "model than the host's side. Call host.forget() (or delete the file of answers), "
-                "and explain again."
+                f"model than the host's side. {FORGET}"
             )
 
     def begin(self, facts: Mapping[str, Any]) -> None:
@@ -126,9 +118,8 @@ class GuestAnswers:
         if self.facts is not None and facts != self.facts:
             changed = ", ".join(name for name, value in facts.items() if value != self.facts[name])
             raise FederatedProtocolError(
-                f"guest {self._guest!r} has changed since its first answers ({changed}): its rows, "
-                "model or policy are others. Answers of both cannot be mixed; call host.forget() "
-                "(or delete the file of answers), and explain again."
+                f"guest {self._guest!r} has changed since its first answers ({changed}), which "
+                f"cannot be mixed with new ones. {FORGET}"
             )
 
     def add(self, places: Sequence[int], rows: np.ndarray) -> None:
@@ -168,8 +159,8 @@ class GuestAnswers:
         try:
             header = json.loads(first)
             facts = {name: header[name] for name in ("state", "width", "version", "release")}
-            own = (SCHEMA, self._guest, _digest(header["salt"], self._sorted))
-            same = own == (header["schema"], header["guest"], header["list"])
+            expected = (SCHEMA, self._guest, _digest(header["salt"], self._sorted))
+            same = expected == (header["schema"], header["guest"], header["list"])
             width = facts["width"]
             if type(width) is not int or width < 0:
                 raise ValueError("a width that no row has")
@@ -177,10 +168,7 @@ class GuestAnswers:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"answers: {path} is no file of answers; name another.") from None
         if not same:
-            raise InputError(
-                f"answers: {path} is of another guest or another list of identifiers. Name another "
-                "file, or delete this one."
-            )
+            raise InputError(f"answers: {path} is of another guest or another list; name another.")
         self.facts = facts
         whole = len(rest) // size * size
         for start in range(0, whole, size):

@@ -153,6 +153,7 @@ class Host:
     ) -> None:
         check_model(model, arbiter)
         transports = self._transports = transports_of(guests, model)
+        H: int | None = None if model is None else model.columns
         self._identifiers = identifiers_of(identifiers, "identifiers")
         self._place = {one: place for place, one in enumerate(self._identifiers)}
         self._batch = checks.whole_number(batch, "batch", least=2)
@@ -175,23 +176,24 @@ class Host:
             for place, name in enumerate(transports)
         }
         self._joint = None if arbiter is None else JointRun(arbiter, self._deadline)
-        self.model = self._joint.model if self._joint is not None else split_model(model).model
-        self._widths = {name: 1 if model is None else model.widths[name] for name in transports}
+        if self._joint is not None:
+            self.model, self._widths, self._names = (
+                self._joint.model,
+                dict.fromkeys(guests, 1),
+                None,
+            )
+        else:
+            assert model is not None  # see `check_model`
+            self.model, self._widths, self._names = model.model, model.widths, model.feature_names
         self._labels = answer_labels(self._widths)  # of columns with answers, in frames
-        self._names = None if model is None else model.feature_names
         background = by_name(background, self._names, "background")
         reference = by_name(reference, self._names, "reference")
         self._row, self._reference_kind = host_reference(reference, background, self.model)
         if model is None and rows_of(self._row).is_frame:
-            raise InputError(
-                "background must be an array with arbiter=: numbers alone travel to it. Say "
-                "background.to_numpy()."
-            )
-        if model is not None and self._row.shape[1] != model.columns:
-            raise InputError(
-                f"background has {self._row.shape[1]} columns, the model's host side "
-                f"{model.columns}; give the host's columns, in the order of the model."
-            )
+            raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
+        columns = self._row.shape[1]
+        if H not in (None, columns):
+            raise InputError(f"background has {columns} columns, the model's host side {H}.")
         self._common: dict[str, Any] = {
             "index": index,
             "estimator": estimator,
@@ -249,21 +251,20 @@ class Host:
         self._explainer.check(joined(X, blank, self._labels))
         messages = sum(one.messages for one in self._conversations.values())
         if self._joint is None:
-            answers, off, asked = self._asked(places)
+            answers, off, count = self._asked(places)
         else:
-            answers, off, asked = self._joint.loaded(
-                self._conversations, places, self._row.shape[1]
-            )
+            columns = self._row.shape[1]
+            answers, off, count = self._joint.loaded(self._conversations, places, columns)
         if not np.array_equal(off, self._off):
             self._off, self._explainer = off, self._explainer_of(off)
-        found = self._explainer(joined(X, answers, self._labels), progress)
-        provenance = dict(found.provenance) | {
+        explanation = self._explainer(joined(X, answers, self._labels), progress)
+        provenance = dict(explanation.provenance) | {
             "reference": self._reference_kind,
             "remote": {name: one.version for name, one in self._answers.items()},
         }
         messages = sum(one.messages for one in self._conversations.values()) - messages
-        stats = dict(found.stats) | {"messages": messages, "rows_asked": asked}
-        return dataclasses.replace(found, stats=stats, provenance=provenance)
+        stats = dict(explanation.stats) | {"messages": messages, "rows_asked": count}
+        return dataclasses.replace(explanation, stats=stats, provenance=provenance)
 
     def align(self) -> tuple[bytes, ...]:
         """Finds the identifiers that all parties have, by private set intersection with each guest.
@@ -314,53 +315,36 @@ class Host:
             raise InputError("X has 0 rows; at least 1 is needed.")
         if identifiers is None:
             if N != len(self._identifiers):
-                raise InputError(
-                    f"X has {N:,} rows, the aligned list {len(self._identifiers):,} identifiers. "
-                    "Say identifiers= of the rows."
-                )
+                raise InputError(f"X has {N:,} rows, the aligned list {len(self._place):,} names.")
             return list(range(N))
         named = identifiers_of(identifiers, "identifiers")
         if len(named) != N:
             raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
         unknown = sum(one not in self._place for one in named)
         if unknown:
-            raise InputError(
-                f"identifiers: {unknown:,} of {N:,} are not in the aligned list that the Host was "
-                "made with. Explain rows of common identifiers only."
-            )
+            raise InputError(f"identifiers: {unknown:,} of {N:,} are not in the aligned list.")
         return [self._place[one] for one in named]
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """All guests' answers side by side: of the instances, of the reference; how many asked."""
-        with alone_in(self._folder, self._answers.values()):
-            asked = self._fetched(places)
-        held = list(self._answers.values())
-        answers = np.concatenate([one.rows(places) for one in held], axis=1)
-        off = np.concatenate([one.rows([REFERENCE]) for one in held], axis=1)
-        return answers, off, asked
-
-    def _fetched(self, places: Sequence[int]) -> int:
-        """Connects all guests, compares them, and asks for what is missing; returns how many were
-        asked.
-        """
-        started = {
-            name: one.start(self._answers[name], places, self._widths[name], self._batch)
-            for name, one in self._conversations.items()
-        }
-        states = {name: one.state for name, one in self._answers.items()}
-        check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
-        asked = 0
-        for name, one in self._conversations.items():
-            asked += one.fetch(started[name], self._answers[name])
-        return asked
+        of_guests, guests = self._answers, self._conversations
+        with alone_in(self._folder, of_guests.values()):
+            started = {  # all guests are connected and compared before one is asked
+                name: one.start(of_guests[name], places, self._widths[name], self._batch)
+                for name, one in guests.items()
+            }
+            states = {name: one.state for name, one in of_guests.items()}
+            check_distinct(states | {n: one.opened.state for n, one in started.items() if one})
+            count = sum(one.fetch(started[name], of_guests[name]) for name, one in guests.items())
+        answers = np.concatenate([one.rows(places) for one in of_guests.values()], axis=1)
+        off = np.concatenate([one.rows([REFERENCE]) for one in of_guests.values()], axis=1)
+        return answers, off, count
 
     def _explainer_of(self, off: np.ndarray) -> FederatedExplainer:
         row = joined(self._row, off, self._labels)
         ends = np.cumsum([self._row.shape[1], *self._widths.values()])
-        guests = {
-            name: list(range(start, stop))
-            for name, start, stop in zip(self._widths, ends[:-1], ends[1:], strict=True)
-        }
+        spans = zip(self._widths, ends[:-1], ends[1:], strict=True)
+        guests = {name: list(range(start, stop)) for name, start, stop in spans}
         one = row if rows_of(row).is_frame else row[0]
         return FederatedExplainer(self.model, row, guests, reference=one, **self._common)
 
@@ -371,8 +355,7 @@ def _refuse_identifiers(X: Any) -> None:
     entries = X if several else [X]
     if len(entries) and all(isinstance(one, str | bytes | numbers.Integral) for one in entries):
         raise InputError(
-            "X takes rows [N, H] of the host's columns, and got texts or whole numbers without "
-            "columns. Give identifiers by their own argument: host(rows, identifiers=[...])."
+            "X takes rows [N, H] of columns, got identifiers. Say host(rows, identifiers=[...])."
         )
 
 
@@ -381,13 +364,11 @@ MODEL = "the model's host side"
 
 def joined(rows: Any, answers: np.ndarray, labels: Sequence[str]) -> Any:
     """[host's columns | guests' answers], an array or a frame as the rows are."""
-    own = rows_of(rows)
-    taken = [name for name in labels if name in own.labels]
+    table = rows_of(rows)
+    taken = [name for name in labels if name in table.labels]
     if taken:
-        raise InputError(
-            f"X has a column {taken[0]!r}, a name that guests' answers need; rename it."
-        )
-    return own.beside(dict(zip(labels, answers.T, strict=True)))
+        raise InputError(f"X has a column {taken[0]!r}, the name of a guest's answer; rename it.")
+    return table.beside(dict(zip(labels, answers.T, strict=True)))
 
 
 def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
@@ -401,20 +382,17 @@ def by_name(rows: Any, names: Sequence[str] | None, name: str) -> Any:
     if is_labelled(rows):
         labels = [str(one) for one in rows.index]
         return entries_at(rows, columns_by_name(labels, names, name, MODEL))
-    own = rows_of(rows)
-    if not own.is_frame:
+    table = rows_of(rows)
+    if not table.is_frame:
         return rows
-    return own.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
+    return table.columns_at(columns_by_name(frame_labels(rows, name), names, name, MODEL))
 
 
 def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, str]:
     """The host's reference as one row, an array or a frame; and what it is, in a word."""
     source, kind = reference_of(reference, background, model.allow_nan)
     if not isinstance(source, Baseline):
-        raise InputError(
-            "reference has several rows; a guest answers for one reference. Give one row, or "
-            "'median'."
-        )
+        raise InputError("reference: a guest answers for one reference, got several. Say 'median'.")
     row = source.as_rows(model.allow_nan)
     return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind
 
@@ -425,42 +403,27 @@ def check_model(model: Any, arbiter: Any) -> None:
         if model is not None:
             raise InputError("model must be None with arbiter=, which holds the joint model.")
         if not hasattr(arbiter, "call"):
-            raise InputTypeError(
-                f"arbiter must be a Connection or InMemory, got {type(arbiter).__name__}."
-            )
+            raise InputTypeError(f"arbiter must be a Connection or InMemory, got {arbiter!r:.40}.")
     elif not isinstance(model, SplitModel):
         raise InputError(
-            f"model must be a SplitModel, got {type(model).__name__}. A joint model needs all "
-            "columns in one place, which neither party may be: give arbiter=, the transport to a "
-            "third process that both trust, and model=None."
+            f"model must be a SplitModel, got {type(model).__name__}. For a joint model give "
+            "arbiter=, the transport to a third process that both trust, and model=None."
         )
-
-
-def split_model(model: SplitModel | None) -> SplitModel:
-    """The model, where it is known to be there."""
-    assert model is not None
-    return model
 
 
 def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]:
     """The transports by guest, in the model's order."""
     if not isinstance(guests, Mapping) or not guests:
         raise InputTypeError(
-            f'guests must be a dict {{"name": transport}}, got {type(guests).__name__}. Without '
-            "guests, say FederatedExplainer."
+            f'guests must be a dict {{"name": transport}} with guests, got {guests!r:.40}.'
         )
     for name, one in guests.items():
         if not hasattr(one, "call"):
-            raise InputTypeError(
-                f"guests: {name!r} needs a Connection or InMemory, got {type(one).__name__}."
-            )
+            raise InputTypeError(f"guests: {name!r} needs a Connection or InMemory, got {one!r}.")
     if model is None:
         return dict(guests)
     if set(guests) != set(model.widths):
-        raise InputError(
-            f"guests are {sorted(map(str, guests))}, those of the model {sorted(model.widths)}; "
-            "the same names are needed."
-        )
+        raise InputError(f"guests are {list(guests)}, those of the model {list(model.widths)}.")
     return {name: guests[name] for name in model.widths}  # in the model's order
 
 
@@ -469,9 +432,7 @@ def version_of(version: Any, guest: str, guests: Mapping[str, Any]) -> str | Non
     if isinstance(version, Mapping):
         unknown = [name for name in version if name not in guests]
         if unknown:
-            raise InputError(
-                f"version: there is no guest {unknown[0]!r}; guests are {list(guests)}."
-            )
+            raise InputError(f"version: there is no guest {unknown[0]!r} in {list(guests)}.")
         version = version.get(guest)
     return checks.text(version, "version", none=True)
 
@@ -506,7 +467,7 @@ class JointRun:
         if started.columns != columns or list(started.guests) != list(conversations):
             raise FederatedProtocolError(
                 f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
-                f"the host has {columns} and {list(conversations)}. Name them as the arbiter does."
+                f"the host has {columns} and {list(conversations)}."
             )
         self._run, self._most = started.run, max(1, started.most)
         listed = [REFERENCE, *places]
@@ -526,17 +487,15 @@ class JointRun:
 
     def _predict(self, rows: np.ndarray) -> np.ndarray:
         """The joint model's answer to rows [R, H + m]; [R] or [R, K]."""
-        found, width = [], 0
+        answers, width = [], 0
         for start in range(0, len(rows), self._most):
             part = rows[start : start + self._most]
             values = numbers_of_message(part)
             said = self._ask("Predict", run=self._run, rows=len(part), values=values)
-            if found and said.width != width:
-                raise FederatedProtocolError(
-                    f"{WHO}: an answer of width {said.width} follows one of width {width}; its "
-                    "model must answer all rows alike."
-                )
+            if answers and said.width != width:
+                message = f"{WHO}: an answer of width {said.width} follows one of width {width}."
+                raise FederatedProtocolError(message)
             width = said.width
             values = rows_of_message(said.values, len(part), max(1, said.width), f"{WHO}: answer")
-            found.append(values if said.width else values[:, 0])
-        return np.concatenate(found)
+            answers.append(values if said.width else values[:, 0])
+        return np.concatenate(answers)

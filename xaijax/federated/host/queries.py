@@ -47,30 +47,23 @@ class GuestSession:
     state: bytes
 
 
+@dataclass
 class Conversation:
     """One guest, by its transport."""
 
-    def __init__(
-        self,
-        guest: str,
-        transport: Transport,
-        identifiers: Sequence[bytes],
-        version: str | None,
-        deadline: float,
-        release: str | None = None,
-        alone: bool = True,
-    ) -> None:
-        """identifiers: the aligned list [L]. version: that of the model; None: the guest's only
-        one.
+    guest: str
+    transport: Transport
+    identifiers: Sequence[bytes]  # the aligned list [L]
+    version: str | None  # of the model; None: the guest's only one
+    deadline: float
+    release: str | None = None  # of the host's side; "": it has none; None: with an arbiter
+    alone: bool = True  # whether it is the host's only guest
+    messages: int = 0  # requests sent
 
-        release: that of the host's side of a split model, "" if it has none; None with an arbiter.
-        alone: whether it is the host's only guest.
-        """
-        self.who, self._transport = f"guest {guest!r}", transport
-        self._guest, self._release, self._alone = guest, release, alone
-        self.identifiers = identifiers
-        self._version, self._deadline = version or "", deadline
-        self.messages = 0  # requests sent
+    @property
+    def who(self) -> str:
+        """The guest, for messages."""
+        return f"guest {self.guest!r}"
 
     def open(self) -> GuestSession:
         """Opens a session and compares the lists of identifiers.
@@ -83,27 +76,26 @@ class Conversation:
             version=VERSION,
             public_key=pair.public,
             nonce=nonce,
-            model_version=self._version,
-            party=self._guest,
-            release=self._release or "",
+            model_version=self.version or "",
+            party=self.guest,
+            release=self.release or "",
         )
         if said.version != VERSION:
             raise FederatedProtocolError(
                 f"{self.who}: version: it speaks protocol {said.version}, this host {VERSION}. "
                 "Install the same version of xaijax on both sides."
             )
-        if self._version and said.model_version != self._version:
+        if self.version and said.model_version != self.version:
             raise FederatedProtocolError(
-                f"{self.who}: model_version: {self._version!r} was asked for, and another one "
-                "came. Ask the guest which versions it has."
+                f"{self.who}: model_version: {self.version!r} was asked for, another one came."
             )
         heard = (pair.public, nonce, said.public_key, said.nonce)
-        texts = (said.model_version, self._guest, self._release or "", said.party, said.release)
+        texts = (said.model_version, self.guest, self.release or "", said.party, said.release)
         key = pair.agree(said.public_key, *heard, *(one.encode() for one in texts))
         if not hmac.compare_digest(said.confirmation, key.confirmation()):
             raise FederatedProtocolError(
-                f"{self.who}: the session keys differ, so a message was changed on its way, or "
-                "the other party is not what it says. Check the address and the certificates."
+                f"{self.who}: the session keys differ: a message was changed on its way, or it is "
+                "another party. Check the address and the certificates."
             )
         self._check_part(said)
         count = len(self.identifiers)
@@ -111,8 +103,7 @@ class Conversation:
         done = self._ask("Align", session=said.session, count=count, digest=digest)
         if done.count != count:
             raise FederatedProtocolError(
-                f"{self.who}: identifiers: {done.count:,} are aligned, where the host has "
-                f"{count:,}. Agree on the list of common identifiers."
+                f"{self.who}: identifiers: {done.count:,} are aligned, the host has {count:,}."
             )
         least = max(1, said.most)
         return GuestSession(
@@ -122,19 +113,17 @@ class Conversation:
     def _check_part(self, reply: Any) -> None:
         """Raises FederatedProtocolError for another guest, or a part of another release."""
         party = reply.party
-        if party != self._guest and (party or not self._alone):
+        if party != self.guest and (party or not self.alone):
             said = f"it is {party!r}" if party else "it does not say which party it is"
             raise FederatedProtocolError(
-                f"{self.who}: party: {said}, so the answers could be another guest's. Check which "
-                "address, or transport, belongs to which name in guests; a guest whose part has "
-                f"no name needs party={self._guest!r} (Guest, or guest.toml)."
+                f"{self.who}: party: {said}. Check which transport belongs to which name in "
+                f"guests; a guest whose part has no name needs party={self.guest!r}."
             )
-        if reply.width and self._release is not None and reply.release != self._release:
-            said = "says no release" if not self._release else "has another one"
+        if reply.width and self.release is not None and reply.release != self.release:
+            said = "says no release" if not self.release else "has another one"
             raise FederatedProtocolError(
-                f"{self.who}: release: its part is of one release of a split model, and the "
-                f"host's side {said}. Give both parties the files of one split; of a SplitModel "
-                "made by hand say release=split.host.release."
+                f"{self.who}: release: its part has a release, and the host's side {said}. Give "
+                "both the files of one split; to a SplitModel say release=split.host.release."
             )
 
     def start(
@@ -149,15 +138,15 @@ class Conversation:
         Raises FederatedProtocolError if kept answers are of another version, release or width,
         FederatedPolicyError if a request would be too small, and what `ask` raises.
         """
-        answers.fit(width, self._version, self._release or "")
+        answers.fit(width, self.version, self.release or "")
         missing = answers.missing([REFERENCE, *dict.fromkeys(places)])
         if not missing:
             return None
         opened = self.open()
         if opened.width != width:
             raise FederatedProtocolError(
-                f"{self.who}: width: its answers have {opened.width:,} numbers, the host's model "
-                f"takes {width:,}. Both need parts of the same split model."
+                f"{self.who}: its answers have {opened.width:,} numbers, the host's model takes "
+                f"{width:,}. Both need parts of the same split model."
             )
         answers.check_same(self._facts(opened))
         requests, again = batches(missing, answers.places, batch, opened, self.who)
@@ -169,9 +158,9 @@ class Conversation:
             return 0
         opened, width = started.opened, started.width
         answers.begin(self._facts(opened))
-        for number, asked in enumerate(started.requests, 1):
-            tokens, order = self._tokens(opened.key, asked)
-            again = [place for place in asked if place in started.again]
+        for number, batch in enumerate(started.requests, 1):
+            tokens, order = self._tokens(opened.key, batch)
+            again = [place for place in batch if place in started.again]
             fields = {"session": opened.session, "number": number, "tokens": b"".join(tokens)}
             try:
                 said = self._ask("Answer", **fields)
@@ -180,10 +169,9 @@ class Conversation:
                     raise
                 raise FederatedPolicyError(
                     f"{error} The request was filled up with {len(again)} people who were answered "
-                    f"before and count as asked again; explain at least {opened.fewest} new people "
-                    "in one call to do without them."
+                    f"before; explain at least {opened.fewest} new people in one call."
                 ) from None
-            answers.count_again(again)
+            answers.again.update(again)
             if (said.number, said.width) != (number, width):
                 raise FederatedProtocolError(
                     f"{self.who}: reply {said.number} of width {said.width} came where {number} "
@@ -197,7 +185,7 @@ class Conversation:
     def _facts(self, opened: GuestSession) -> dict[str, Any]:
         """What must not change while answers are kept."""
         facts = {"state": opened.state.hex(), "width": opened.width, "version": opened.version}
-        return facts | {"release": self._release or ""}
+        return facts | {"release": self.release or ""}
 
     def token_bytes(self, opened: GuestSession, places: Sequence[int]) -> bytes:
         """The tokens of these places, in this order, one after the other."""
@@ -210,12 +198,12 @@ class Conversation:
         return [tokens[i] for i in order], [places[i] for i in order]
 
     def _token_of(self, key: SessionKey, places: Sequence[int]) -> list[bytes]:
-        own = iter(key.tokens(self.identifiers[p] for p in places if p != REFERENCE))
-        return [key.reference_token() if p == REFERENCE else next(own) for p in places]
+        tokens = iter(key.tokens(self.identifiers[p] for p in places if p != REFERENCE))
+        return [key.reference_token() if p == REFERENCE else next(tokens) for p in places]
 
     def _ask(self, method: str, **fields: Any) -> Any:
         self.messages += 1
-        return ask(self._transport, self.who, method, self._deadline, **fields)
+        return ask(self.transport, self.who, method, self.deadline, **fields)
 
 
 def check_distinct(states: Mapping[str, bytes]) -> None:
@@ -226,7 +214,7 @@ def check_distinct(states: Mapping[str, bytes]) -> None:
         if other != name:
             raise FederatedProtocolError(
                 f"guests {other!r} and {name!r} are one and the same party: their fingerprints "
-                "agree. Check which address, or transport, belongs to which name in guests."
+                "agree. Check which transport belongs to which name in guests."
             )
 
 

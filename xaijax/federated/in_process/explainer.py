@@ -5,7 +5,6 @@ Letters: N instances, F columns, P players, m guests, K outputs, M sets of them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -13,23 +12,23 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from xaijax.core import checks, html
-from xaijax.core.errors import EnumerationLimitError, InputError
+from xaijax.core.errors import EnumerationLimitError, InputError, InputTypeError
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Progress, Rows
 from xaijax.estimators.driver import EstimatorName, InstanceValues
 from xaijax.estimators.least_squares import LeastSquares
+from xaijax.federated.in_process.parties import HOST, without
 from xaijax.federated.in_process.reference import (
     END_WEIGHT,
     end_weight_of,
     parties_in,
     reference_of,
 )
-from xaijax.federated.in_process.worth import guest_worth
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.models import explainer_class
+from xaijax.models import explainer_class, model_of
 from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
 from xaijax.results.explanation import Explanation
@@ -75,23 +74,16 @@ class WithIdle(Explainer):
         return induced_weights(weights, busy), name
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
-        found = super()._answer(game, choice)
-        if not self._idle or found.values.shape[1] == self.players.count:
-            return found
-        return dataclasses.replace(
-            found,
-            values=self._filled(found.values),
-            std_errors=None if found.std_errors is None else self._filled(found.std_errors),
-        )
-
-    def _filled(self, values: np.ndarray) -> np.ndarray:
-        """[N, P, K], with 0 for those who own nothing."""
-        out = np.zeros((len(values), self.players.count, values.shape[2]))
-        out[:, [p for p in range(self.players.count) if p not in self._idle]] = values
-        return out
+        answer = super()._answer(game, choice)
+        if not self._idle or answer.values.shape[1] == self.players.count:
+            return answer
+        P = self.players.count
+        return _filled(answer, P, [p for p in range(P) if p not in self._idle])
 
 
 Told = TypeVar("Told", Explanation, Interactions)
+Score = Callable[[Any, Any], float]  # (model, rows) -> one number
+Filled = TypeVar("Filled", InstanceValues, Interactions)
 
 
 @explainer_class
@@ -186,16 +178,11 @@ class FederatedExplainer:
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
-            raise InputError(
-                f"weights are of several reference rows, but reference is one "
-                f"({self._reference_kind}). Leave weights out, or give reference= rows."
-            )
+            raise InputError(f"weights are of several reference rows, not {self._reference_kind}.")
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
-            raise InputError(
-                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
-            )
+            raise InputError("estimator='wls' asks for all; leave budget= and tolerance= out.")
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
         self.reference_ = rows_of(shown).first if isinstance(source, Baseline) else shown
@@ -263,13 +250,13 @@ class FederatedExplainer:
     def _explained(self, X: Any, progress: bool | None) -> Explanation:
         if self._estimator == "wls":
             self._refuse_large(self._united)
-        found = self._named(self._united(X, progress))
-        return self._told(found, index_weights=self._united.index_weights.tolist())
+        explanation = self._named(self._united(X, progress))
+        return self._told(explanation, index_weights=self._united.index_weights.tolist())
 
-    def _told(self, found: Told, **facts: Any) -> Told:
+    def _told(self, result: Told, **facts: Any) -> Told:
         """The same with what may be said of the guests, and the host's rows alone."""
-        guests = {name: len(own) for name, own in self.parties.guests.items()}
-        provenance = dict(found.provenance) | {
+        guests = {name: len(columns) for name, columns in self.parties.guests.items()}
+        provenance = dict(result.provenance) | {
             "method": "federated",
             "guests": guests,
             "reference": self._reference_kind,
@@ -277,10 +264,10 @@ class FederatedExplainer:
             "players": self._united.players.count,
             **facts,
         }
-        data = None if found.data is None else self.parties.host_data(found.data)
+        data = None if result.data is None else self.parties.host_data(result.data)
         # It is of the reference row, which holds a guest's values and could be found by trying.
-        stats = {name: value for name, value in found.stats.items() if name != "fingerprint"}
-        return dataclasses.replace(found, data=data, stats=stats, provenance=provenance)
+        stats = {name: value for name, value in result.stats.items() if name != "fingerprint"}
+        return replace(result, data=data, stats=stats, provenance=provenance)
 
     @property
     def interaction_(self) -> np.ndarray:
@@ -343,11 +330,16 @@ class FederatedExplainer:
             InputError: "wls"; an order above the players who own columns. Errors of
                 `Explainer.interactions` are raised too.
         """
-        refuse_regression(self._estimator)
+        if self._estimator == "wls":
+            raise InputError("estimator='wls' is a regression without interactions. Say 'auto'.")
         idle = self.parties.idle
-        own = self._explainer(self.parties.players(), {}) if idle else self._united
-        refuse_order(checks.whole_number(order, "order"), own.players.count, idle)
-        return self._told(with_idle(own.interactions(X, order, index, progress), idle))
+        explainer = self._explainer(self.parties.players(), {}) if idle else self._united
+        if idle and checks.whole_number(order, "order") > explainer.players.count:
+            raise InputError(
+                f"order={order}: only {explainer.players.count} players own columns; "
+                f"{', '.join(idle.values())} own none. Lower order=."
+            )
+        return self._told(with_idle(explainer.interactions(X, order, index, progress), idle))
 
     def worth(
         self,
@@ -379,7 +371,46 @@ class FederatedExplainer:
                 outputs; several reference rows; y of another length, or of another kind than the
                 labels; a guest that is not there. Errors of a call are raised too.
         """
-        return guest_worth(self, X, y, metric, refitted, progress)
+        model, parties, reference = self.model, self.parties, self.reference_
+        checks.instance(refitted, "refitted", Mapping | None, 'a dict {"guest": model} or None')
+        refits = dict(refitted or {})
+        unknown = [name for name in refits if name not in parties.guests]
+        if unknown:
+            raise InputError(f"refitted: there is no guest {unknown[0]!r}: {list(parties.guests)}.")
+        if self._reference_kind == "rows":
+            raise InputError("worth needs one reference row, got several. Say reference='median'.")
+        refits = {name: model_of(one, f"refitted[{name!r}]") for name, one in refits.items()}
+        rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
+        try:
+            truth = np.asarray(y)
+        except ValueError as error:
+            raise InputTypeError(f"y must have one entry per row of X; {error}.") from error
+        if truth.ndim != 1 or truth.shape != rows.shape[:1]:
+            raise InputError(f"y must have shape {rows.shape[:1]}, that of X; got {truth.shape}.")
+        score = _score_of(metric, truth)
+        if model.predict(rows[:1]).ndim == 2:
+            raise InputError("worth needs a model with one output; say as_model(..., output=).")
+        # The model's scores first: what they refuse, they refuse before all coalitions are asked.
+        whole = score(model, rows)
+        blinded = [score(model, _off(rows, block, reference)) for block in parties.guests.values()]
+        others = [
+            score(refits[name], without(rows, block)) if name in refits else np.nan
+            for name, block in parties.guests.items()
+        ]
+        values, h = self._explained(rows, progress).values, len(parties.host)
+        each = np.concatenate([values[:, :h].sum(axis=1, keepdims=True), values[:, h:]], axis=1)
+        size = np.abs(each)
+        return GuestWorth(
+            parties=(HOST, *parties.guests),
+            mean_absolute=size.mean(axis=0),
+            mean_value=each.mean(axis=0),
+            standard_errors=_spread(size),
+            metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "score"),
+            score=whole,
+            score_without=np.array(blinded),
+            score_refitted=np.array(others),
+            instances=len(rows),
+        )
 
     _repr_html_ = html.shown("model", "parties.host")
 
@@ -396,8 +427,8 @@ class FederatedExplainer:
         X, united = self._last
         if callable(self._index):
             raise InputError(
-                "interaction_ compares two games of different numbers of players, and a callable "
-                "index= is written for one of them. Say index='shapley' or 'banzhaf'."
+                "interaction_ compares games of different players, and a callable index= is "
+                "written for one of them. Say index='shapley' or 'banzhaf'."
             )
         if self._own is None:
             if not self.parties.guests:
@@ -419,65 +450,92 @@ class FederatedExplainer:
         P = explainer.players.count - len(self.parties.idle)
         if P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"estimator='wls' is a regression on all 2^{P} coalitions of {P} players; at most "
-                f"{LARGEST_TABLE} players can be. Say estimator='auto'."
+                f"estimator='wls' asks all 2^{P} coalitions of {P} players; at most "
+                f"{LARGEST_TABLE} players are accepted. Say estimator='auto'."
             )
 
-    def _named(self, found: Explanation) -> Explanation:
+    def _named(self, result: Explanation) -> Explanation:
         """Says of the least squares that they are not exact."""
         if self._estimator != "wls":
-            return found
-        stats = dict(found.stats) | {"estimator": "wls"}
+            return result
+        stats = dict(result.stats) | {"estimator": "wls"}
         stats.pop("efficiency_bound", None)  # of exact values; the regression's residual is larger
-        provenance = dict(found.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
-        return dataclasses.replace(found, exact=False, stats=stats, provenance=provenance)
+        provenance = dict(result.provenance) | {"estimator": "wls", "end_weight": self._end_weight}
+        return replace(result, exact=False, stats=stats, provenance=provenance)
 
 
-def refuse_regression(estimator: str) -> None:
-    """Raises InputError for the authors' least squares, which have values of players alone."""
-    if estimator == "wls":
-        raise InputError(
-            "estimator='wls' is a regression on single players, and has no interactions. Say "
-            "estimator='auto' or 'exact'."
-        )
-
-
-def refuse_order(order: int, busy: int, idle: Mapping[int, str]) -> None:
-    """Raises InputError for sets that are larger than all players who own a column."""
-    if idle and order > busy:
-        raise InputError(
-            f"order={order}: only {busy} players own columns; {', '.join(idle.values())} own none, "
-            "and take part in no interaction. Lower order=."
-        )
-
-
-def with_idle(found: Interactions, idle: Mapping[int, str]) -> Interactions:
+def with_idle(interactions: Interactions, idle: Mapping[int, str]) -> Interactions:
     """The interactions of all players, given those of the players who own columns.
 
     Who owns nothing is null: its sets are 0, and those of the others are what they are without it,
     by every index.
     """
     if not idle:
-        return found
-    names = list(found.feature_names)
+        return interactions
+    names = list(interactions.feature_names)
     for place in sorted(idle):
         names.insert(place, idle[place])
     busy = [p for p in range(len(names)) if p not in idle]
-    sets = all_of(len(names), found.order or 1)
+    sets = all_of(len(names), interactions.order or 1)
     place = {S: m for m, S in enumerate(sets)}
-    at = [place[tuple(busy[p] for p in S)] for S in found.sets]
+    at = [place[tuple(busy[p] for p in S)] for S in interactions.sets]
+    return _filled(interactions, len(sets), at, sets=sets, feature_names=tuple(names))
+
+
+def _filled(old: Filled, count: int, places: Sequence[int], **more: Any) -> Filled:
+    """The same with `count` entries for each instance: 0, but for those at these places."""
 
     def filled(values: np.ndarray | None) -> Any:
         if values is None:
             return None
-        out = np.zeros((len(values), len(sets), *values.shape[2:]))
-        out[:, at] = values
+        out = np.zeros((len(values), count, *values.shape[2:]))
+        out[:, places] = values
         return out
 
-    return replace(
-        found,
-        values=filled(found.values),
-        std_errors=filled(found.std_errors),
-        sets=sets,
-        feature_names=tuple(names),
-    )
+    return replace(old, values=filled(old.values), std_errors=filled(old.std_errors), **more)
+
+
+def _spread(size: np.ndarray) -> np.ndarray:
+    """Standard errors of the means over rows; NaN for one row."""
+    N = len(size)
+    return size.std(axis=0, ddof=1) / np.sqrt(N) if N > 1 else np.full(size.shape[1], np.nan)
+
+
+def _score_of(metric: Any, y: np.ndarray) -> Score:
+    if isinstance(metric, str):
+        checks.one_of(metric, "metric", ("accuracy",))
+        if y.dtype.kind == "f":
+            checks.finite(y, "y", False)
+        return lambda model, rows: _accuracy(y, model.labels(rows))
+    if not callable(metric):
+        raise InputTypeError(f"metric must be 'accuracy' or callable(y, answers), got {metric!r}.")
+    function: Callable[[Any, Any], Any] = metric
+
+    def score(model: Any, rows: Any) -> float:
+        number = np.asarray(function(y, model.predict(rows)))
+        if number.ndim or number.dtype.kind not in "biuf":
+            raise InputTypeError(f"metric must return one number, got {number!r}.")
+        return float(number)
+
+    return score
+
+
+def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
+    kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in (y, np.asarray(labels))}
+    if len(kinds) > 1:
+        raise InputError(f"y holds {_some(y)}, the model's labels are {_some(labels)}: say these.")
+    return float(np.mean(labels == y))
+
+
+def _some(values: Sequence[Any] | np.ndarray) -> str:
+    return ", ".join(sorted(map(repr, set(np.asarray(values).tolist())))[:3])
+
+
+def _off(X: Any, columns: tuple[int, ...], reference: Any) -> Any:
+    """X with these columns at the reference."""
+    if not columns:
+        return X
+    rows, row = rows_of(X), rows_of(reference)
+    if row.is_frame and row.kind != rows.kind:
+        reference = row.matrix()[0]
+    return rows.with_row(columns, reference)

@@ -33,14 +33,14 @@ class Parties:
         The guests that own no column are left out, see `idle`.
         """
         alone = {self.labels[c]: [self.labels[c]] for c in self.host}
-        shared = {name: own for name, own in self.guests.items() if own}
-        return alone | {name: [self.labels[c] for c in own] for name, own in shared.items()}
+        shared = {name: columns for name, columns in self.guests.items() if columns}
+        return alone | {name: [self.labels[c] for c in columns] for name, columns in shared.items()}
 
     @property
     def idle(self) -> dict[int, str]:
         """The guests that own no column, by their place among all players."""
         H = len(self.host)
-        return {H + g: name for g, (name, own) in enumerate(self.guests.items()) if not own}
+        return {H + g: name for g, (name, columns) in enumerate(self.guests.items()) if not columns}
 
     def columns_of_host_data(self) -> tuple[tuple[int, ...], ...]:
         """For each player its columns of `host_data`: a guest has none there."""
@@ -50,7 +50,7 @@ class Parties:
         """The host's columns of rows X [N, F], an array or a frame; None if it has none."""
         if not self.host:
             return None
-        return without(X, [c for own in self.guests.values() for c in own])
+        return without(X, [c for columns in self.guests.values() for c in columns])
 
     def united_less_single(self, united: np.ndarray, single: np.ndarray) -> np.ndarray:
         """Values [N, P] of the guests minus the sum over their columns in `single` [N, F]; [N, m].
@@ -58,8 +58,8 @@ class Parties:
         Both may have an axis of outputs at the end.
         """
         out = united[:, len(self.host) :].copy()
-        for g, own in enumerate(self.guests.values()):
-            out[:, g] -= single[:, list(own)].sum(axis=1)
+        for g, columns in enumerate(self.guests.values()):
+            out[:, g] -= single[:, list(columns)].sum(axis=1)
         return out
 
 
@@ -74,7 +74,7 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
     """
     checks.instance(guests, "guests", Mapping, 'a dict {"name": [columns]}')
     owner: dict[int, str] = {}
-    found: dict[str, tuple[int, ...]] = {}
+    columns_of: dict[str, tuple[int, ...]] = {}
     find = column_finder(labels, "guests")
     for name, columns in guests.items():
         if not isinstance(name, str):
@@ -85,33 +85,27 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
             raise InputTypeError(
                 f"guests: {name!r} needs a list of columns, got {columns!r}. Say [{columns!r}]."
             )
-        own = [find(c) for c in columns]
-        if not own and remote:
+        places = [find(c) for c in columns]
+        if not places and remote:
             raise InputError(
-                f"guests: {name!r} has no columns, so that it has nothing to answer with over the "
-                "wire. Leave it out; its value is 0."
+                f"guests: {name!r} has no columns for an answer over the wire: its value is 0."
             )
-        for c in own:
+        for c in places:
             if c in owner:
                 whose = "twice" if owner[c] == name else f"by {owner[c]!r} and by {name!r}"
-                raise InputError(
-                    f"guests: column {labels[c]!r} is named {whose}; a column has one owner."
-                )
+                raise InputError(f"guests: column {labels[c]!r} is named {whose}: one owner each.")
             owner[c] = name
-        found[name] = tuple(own)
+        columns_of[name] = tuple(places)
     host = tuple(c for c in range(len(labels)) if c not in owner)
     if not host and remote:
-        raise InputError(
-            f"guests own all {len(labels)} columns; over the wire the host, who explains, needs at "
-            "least one: its rows are what the answers are joined to."
-        )
-    taken = [name for name in found if name in {labels[c] for c in host}]
+        raise InputError(f"guests own all {len(labels)} columns; over the wire a host needs one.")
+    taken = [name for name in columns_of if name in {labels[c] for c in host}]
     if taken:
         raise InputError(f"guests: {taken[0]!r} is the name of a column of the host; rename it.")
-    return Parties(tuple(labels), host, found)
+    return Parties(tuple(labels), host, columns_of)
 
 
 def without(X: Any, columns: Sequence[int]) -> Any:
     """Rows X [N, F], an array or a frame, less some of its columns."""
-    kept = [c for c in range(rows_of(X).width) if c not in set(columns)]
-    return rows_of(X).columns_at(kept)
+    left = [c for c in range(rows_of(X).width) if c not in set(columns)]
+    return rows_of(X).columns_at(left)

@@ -38,10 +38,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
-        raise InputError(
-            "background must be rows to make the reference from; got a Baseline. Give rows, "
-            "and reference= for a row of your own."
-        )
+        raise InputError("background must be rows, got a Baseline. Say reference= for your own.")
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
         if reference == "median":
@@ -50,8 +47,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
             return Baseline(rows_of(row).first), "median"
         if not allow_nan:
             raise InputError(
-                "reference='na' needs a model that takes missing values: say "
-                "as_model(..., allow_nan=True) if yours does, or reference='median'."
+                "reference='na' needs a model with allow_nan=True. Or say reference='median'."
             )
         return Baseline(rows_of(background).missing("reference='na'")), "na"
     if isinstance(reference, Baseline):
@@ -61,8 +57,8 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         return Baseline(reference.copy()), "row"
     if rows_of(reference).is_frame:
         _same_columns(frame_labels(reference, "reference"), background)
-        own = rows_of(reference).copy()  # it is read again when single columns are asked
-        return (Baseline(own), "row") if len(own) == 1 else (own, "rows")
+        table = rows_of(reference).copy()  # it is read again when single columns are asked
+        return (Baseline(table), "row") if len(table) == 1 else (table, "rows")
     if is_tree(background):
         return _of_tree(reference, background)
     rows = np.array(checks.as_array(reference, "reference"))
@@ -73,10 +69,7 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
         )
     width = checks.as_array(background, "background").shape[-1]
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
-        raise InputError(
-            f"reference has shape {rows.shape}; a row [{width}] or rows [B, {width}] are needed, "
-            "as wide as the background."
-        )
+        raise InputError(f"reference has shape {rows.shape}; [{width}] or [B, {width}] is needed.")
     if len(rows) == 0:
         raise InputError("reference has 0 rows; at least 1 is needed.")
     checks.finite(rows, "reference", allow_nan)
@@ -87,17 +80,14 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
 
 def _of_tree(reference: Any, background: Any) -> tuple[Any, str]:
     """The same, of rows in several arrays; what they hold is checked where they are read."""
-    given, wanted = rows_of(reference), rows_of(background)
+    rows, wanted = rows_of(reference), rows_of(background)
     ranks = [getattr(leaf, "ndim", 0) for leaf in jax.tree.leaves(reference)]
     if ranks == [leaf.ndim - 1 for leaf in jax.tree.leaves(background)]:
         return Baseline(jax.tree.map(np.array, reference)), "row"
-    if given.kind != wanted.kind:
-        raise InputError(
-            f"reference must be of the background's structure, {jax.tree.structure(background)}: "
-            "a row, or rows."
-        )
-    own = given.copy()
-    return (Baseline(given.first), "row") if len(given) == 1 else (own, "rows")
+    if rows.kind != wanted.kind:
+        raise InputError(f"reference must have the structure {jax.tree.structure(background)}.")
+    copied = rows.copy()
+    return (Baseline(rows.first), "row") if len(rows) == 1 else (copied, "rows")
 
 
 def _same_columns(labels: Sequence[str], background: Any) -> None:
@@ -115,9 +105,7 @@ def parties_in(model: Any, source: Any, guests: Any) -> Parties:
     """Who owns which column of the background that the reference is made of."""
     table = replacement_of(model, source, None).table
     if len(table.shape) != 1:
-        raise InputError(
-            f"background has shape [B, *{table.shape}]: parties own columns of a table [B, F]."
-        )
+        raise InputError(f"background is [B, *{table.shape}]; parties own columns of a table.")
     labels = table.feature_names or column_labels(table.shape)
     return parties_of(by_leaves(guests, table), labels, remote=False)
 
@@ -127,15 +115,10 @@ def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> fl
     checks.positive(end_weight, "end_weight")
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
-            raise InputError(
-                f"end_weight={end_weight!r} is given, but estimator={estimator!r} has none. Say "
-                "estimator='wls', or leave it out."
-            )
+            raise InputError(f"end_weight={end_weight!r}, but estimator={estimator!r} has none.")
         return float(end_weight)
     if not named(index).efficient:
-        raise InputError(
-            f"estimator='wls' is the authors' regression for index='shapley', got index={index!r}."
-        )
+        raise InputError(f"estimator='wls' is a regression for index='shapley', got {index!r}.")
     if not model.deterministic:
         raise InputError("estimator='wls' needs a model that is deterministic; say 'permutation'.")
     return float(end_weight)

@@ -2,8 +2,7 @@
 
 Reading order:
 
-    network   a split neural network, trained with optax
-    makers    split logistic regression, trees and nearest neighbours
+    makers    split logistic regression, networks, trees and nearest neighbours
     model     the host's side of a split model, and the whole of it
     parts     one party's part: numbers and a formula, kept in a file without code
 """

@@ -2,7 +2,8 @@
 
 They are trained where all columns are at hand; the parts go to the parties afterwards.
 
-Letters: N rows, F columns, E numbers of an answer, T trees, D depth.
+Letters: N rows, F columns, E numbers of an answer, T trees, D depth, H hidden
+units.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core import checks
@@ -18,7 +21,7 @@ from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.core.typing import ArrayLike
 from xaijax.federated.in_process.parties import HOST, Parties, parties_of
-from xaijax.federated.split.model import PartySplit, split_of
+from xaijax.federated.split.model import JOINS, PartySplit, split_of
 from xaijax.federated.split.parts import Part, feature_names_of
 from xaijax.players.players import column_labels
 from xaijax.tables.frames import frame_labels, same_labels
@@ -68,13 +71,13 @@ def split_logistic(
     start = checks.real_numbers(intercept, "intercept")
     if start.ndim or not np.isfinite(start):
         raise InputError(
-            f"intercept must be one finite number, got {intercept!r:.60}. Say model.intercept_[0]."
+            f"intercept must be a finite number (intercept_[0]), got {intercept!r:.9}."
         )
     names = feature_names_of(feature_names, len(c))
     parties = split_parties(guests, len(c), names)
-    own, parts = _parts(parties, lambda places: Part("linear", {"weights": c[places]}))
+    host_part, parts = _parts(parties, lambda places: Part("linear", {"weights": c[places]}))
     join = {"intercept": start}
-    return split_of(own, parts, parties, "logistic", join, names)
+    return split_of(host_part, parts, parties, "logistic", join, names)
 
 
 @public
@@ -117,15 +120,12 @@ def split_neighbours(
         >>> split.joint.predict(np.array([[2.0, 3.0]]))
         array([1.])
     """
-    X = checks.matrix(rows, "rows").astype(np.float64)
-    y = labels_of(labels, len(X))
-    names = table_names(rows, feature_names, X.shape[1])
-    parties = split_parties(guests, X.shape[1], names)
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float64)
     if checks.whole_number(k, "k") > len(X):
         raise InputError(f"k={k} neighbours of {len(X)} training rows; give at most as many.")
-    own, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
+    host_part, parts = _parts(parties, lambda places: Part("distances", {"training": X[:, places]}))
     join = {"labels": y, "k": np.array(k)}
-    return split_of(own, parts, parties, "neighbours", join, names)
+    return split_of(host_part, parts, parties, "neighbours", join, names)
 
 
 @public
@@ -179,26 +179,23 @@ def split_trees(
         Friedman, "Greedy function approximation: a gradient boosting machine" (Annals of Statistics
         2001).
     """
-    X = checks.matrix(rows, "rows").astype(np.float32)
-    y = labels_of(labels, len(X))
-    names = table_names(rows, feature_names, X.shape[1])
-    parties = split_parties(guests, X.shape[1], names)
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float32)
     checks.whole_number(rounds, "rounds")
     checks.whole_number(depth, "depth")
     checks.positive(rate, "rate")
     blocks = {HOST: parties.host, **parties.guests}
     start = float(np.log(y.mean() / (1 - y.mean())))
     score = np.full(len(y), start)
-    found: dict[str, list[Any]] = {name: [] for name in blocks}
+    grown: dict[str, list[Any]] = {name: [] for name in blocks}
     for _ in range(rounds):
         for name, places in blocks.items():
             tree = _newton_tree(X[:, list(places)], y, score, depth, rate)
             score += tree["value"][0, _leaves(tree, X[:, list(places)])]
-            found[name].append(tree)
-    made = {name: _forest(trees, len(blocks[name])) for name, trees in found.items()}
-    own = made.pop(HOST)
+            grown[name].append(tree)
+    made = {name: _forest(trees, len(blocks[name])) for name, trees in grown.items()}
+    host_part = made.pop(HOST)
     join = {"intercept": np.array(start)}
-    return split_of(own, made, parties, "logistic", join, names)
+    return split_of(host_part, made, parties, "logistic", join, names)
 
 
 def _parts(parties: Parties, made: Callable[[list[int]], Part]) -> tuple[Part, dict[str, Part]]:
@@ -257,16 +254,24 @@ def _forest(trees: Sequence[Mapping[str, np.ndarray]], columns: int) -> Part:
     return Part("trees", arrays | {"columns": np.arange(columns)})
 
 
-def table_names(rows: Any, feature_names: Any, F: int) -> tuple[str, ...] | None:
-    """The names [F] that are given, or those of a frame whose labels are texts; None without."""
-    own = given_rows(rows)
-    if not own.is_frame or not all(isinstance(one, str) for one in own.labels):
-        return feature_names_of(feature_names, F)
-    labels = frame_labels(rows, "rows")
-    if feature_names is not None:
-        names = feature_names_of(feature_names, F) or ()
-        same_labels(labels, names, "rows", "feature_names")
-    return labels
+def training(
+    rows: Any, labels: Any, guests: Any, feature_names: Any, dtype: Any
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None, Parties]:
+    """(rows [N, F], labels 0 and 1 [N], the names that are given or those of a frame, parties)."""
+    X = checks.matrix(rows, "rows").astype(dtype)
+    y = checks.as_array(labels, "labels").astype(np.float64)
+    if y.shape != (len(X),):
+        raise InputError(f"labels has shape {y.shape}; [{len(X)}] is needed, one per row.")
+    if set(np.unique(y)) != {0.0, 1.0}:
+        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
+    names = feature_names_of(feature_names, X.shape[1])
+    table = given_rows(rows)
+    if table.is_frame and all(isinstance(one, str) for one in table.labels):
+        columns = frame_labels(rows, "rows")
+        if names is not None:
+            same_labels(columns, names, "rows", "feature_names")
+        names = columns
+    return X, y, names, split_parties(guests, X.shape[1], names)
 
 
 def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Parties:
@@ -277,11 +282,133 @@ def split_parties(guests: Any, F: int, names: Sequence[str] | None = None) -> Pa
     return parties
 
 
-def labels_of(labels: Any, N: int) -> np.ndarray:
-    """Labels 0 and 1 as float64 [N]; both must occur."""
-    y = checks.as_array(labels, "labels").astype(np.float64)
-    if y.shape != (N,):
-        raise InputError(f"labels has shape {y.shape}; [{N}] is needed, one per row.")
-    if set(np.unique(y)) != {0.0, 1.0}:
-        raise InputError("labels must be True and False (or 1 and 0), with both of them there.")
-    return y
+LEAST_EMBEDDING = 4
+Params = dict[str, dict[str, Any]]  # {party or "join": arrays}
+
+
+@public
+def split_network(
+    rows: ArrayLike,
+    labels: ArrayLike,
+    guests: Mapping[str, Iterable[int | str]],
+    embedding: int = LEAST_EMBEDDING,
+    hidden: int = 32,
+    steps: int = 2_000,
+    batch: int = 512,
+    rate: float = 3e-3,
+    seed: int = 0,
+    feature_names: Sequence[str] | None = None,
+) -> PartySplit:
+    """Trains a split neural network: an encoder for each party, and a head at the host.
+
+    The model is sigmoid(head([h(x_H), g_1(x_G1), ...])). An encoder sees the columns of one party
+    and has two layers, columns -> hidden -> embedding, with tanh after both. A guest's answer is
+    therefore `embedding` numbers between -1 and 1. The head has one hidden layer. Training is by
+    Adam.
+
+    Args:
+        rows: array [N, F] of numbers, read as float32; normalise it before.
+        labels: [N], True or 1 for the class that is explained and False or 0 for the other one;
+            both must occur.
+        guests: {"name": [places of its columns]}, places from 0. The other columns are the host's.
+            Each party needs at least one. With feature names, names are accepted too.
+        embedding: int, at least 4. It is how many numbers a guest's answer has. The host's own
+            encoder has as many as `hidden`.
+        hidden: int. It is the number of units of each hidden layer.
+        steps: int. It is the number of steps of the training.
+        batch: int. It is the number of rows in one step, drawn with replacement; at most N are
+            used.
+        rate: float above 0. It is the first learning rate; it falls to 0 along a cosine.
+        seed: int. The first weights and the draws follow from it.
+        feature_names: texts [F] or None, the names of all columns; see `split_logistic`. None: the
+            names in a frame `rows`, and no names otherwise.
+
+    Returns:
+        A `PartySplit`, with a part of `embedding` numbers for each guest.
+
+    Raises:
+        InputError, InputTypeError: an argument that is not accepted.
+        ImportError: optax is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> import xaijax as xj
+        >>> rows = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+        >>> labels = [0, 0, 1, 1]
+        >>> split = xj.federated.split_network(rows, labels, {"shop": [1]}, steps=100)
+        >>> split.joint.predict(rows) > 0.5
+        array([False, False,  True,  True])
+        >>> split.parts["shop"].width
+        4
+
+    Training sees all columns, in this process; explaining needs no column of a guest.
+    """
+    X, y, names, parties = training(rows, labels, guests, feature_names, np.float32)
+    y = y.astype(np.float32)
+    if checks.whole_number(embedding, "embedding") < LEAST_EMBEDDING:
+        raise InputError(f"embedding={embedding}: at least {LEAST_EMBEDDING} numbers are needed.")
+    for name, value in (("hidden", hidden), ("steps", steps), ("batch", batch)):
+        checks.whole_number(value, name)
+    checks.positive(rate, "rate")
+    blocks = {HOST: np.array(parties.host)}
+    blocks |= {name: np.array(places) for name, places in parties.guests.items()}
+    rng = np.random.default_rng(checks.whole_number(seed, "seed", least=0))
+    widths = {name: hidden if name == HOST else embedding for name in blocks}
+    params: Params = {
+        name: _layers(rng, len(places), hidden, widths[name]) for name, places in blocks.items()
+    }
+    params["join"] = _layers(rng, sum(widths.values()), hidden, 1)
+    encode = Part("network", params[HOST]).formula
+
+    def chance(held: Params, chunk: Any) -> Any:
+        host_part, *answers = (encode(jnp, held[name], chunk[:, at]) for name, at in blocks.items())
+        return JOINS["head"](jnp, held["join"], host_part, jnp.concatenate(answers, axis=1))
+
+    params = _trained(chance, params, X, y, steps, min(batch, len(X)), rate, rng)
+    made = {name: Part("network", params[name]) for name in blocks}
+    own = made.pop(HOST)
+    return split_of(own, made, parties, "head", params["join"], names)
+
+
+def _layers(rng: np.random.Generator, columns: int, hidden: int, width: int) -> dict[str, Any]:
+    def weights(rows: int, out: int) -> np.ndarray:
+        return (rng.normal(size=(rows, out)) / np.sqrt(rows)).astype(np.float32)
+
+    return {
+        "weights0": weights(columns, hidden),
+        "bias0": np.zeros(hidden, np.float32),
+        "weights1": weights(hidden, width),
+        "bias1": np.zeros(width, np.float32),
+    }
+
+
+def _trained(
+    chance: Callable[[Params, Any], Any],
+    params: Params,
+    X: np.ndarray,
+    y: np.ndarray,
+    steps: int,
+    batch: int,
+    rate: float,
+    rng: np.random.Generator,
+) -> dict[str, dict[str, np.ndarray]]:
+    optax = require("optax", "optax")
+    optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+    def loss(held: Params, chunk: Any, truth: Any) -> Any:
+        p = jnp.clip(chance(held, chunk), 1e-6, 1 - 1e-6)
+        return -(truth * jnp.log(p) + (1 - truth) * jnp.log1p(-p)).mean()
+
+    @jax.jit
+    def run(held: Params, data: Any, truth: Any, draws: Any) -> Params:
+        def step(carry: Any, places: Any) -> Any:
+            now, state = carry
+            gradient = jax.grad(loss)(now, data[places], truth[places])
+            updates, state = optimiser.update(gradient, state)
+            return (optax.apply_updates(now, updates), state), None
+
+        return jax.lax.scan(step, (held, optimiser.init(held)), draws)[0][0]
+
+    draws = rng.integers(0, len(X), (steps, batch))
+    done = run(params, X, y, draws)
+    return {name: {k: np.asarray(v) for k, v in held.items()} for name, held in done.items()}

@@ -25,25 +25,25 @@ from xaijax.models import Model, as_model, model_of
 OWN, JOIN = "own.", "join."  # in the file of a host's side
 
 
-def _score(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+def _score(xp: Any, arrays: Mapping[str, Any], host: Any, answers: Any) -> Any:
     del xp
-    return own[:, 0] + answers.sum(axis=1) + arrays["intercept"]
+    return host[:, 0] + answers.sum(axis=1) + arrays["intercept"]
 
 
-def _logistic(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
-    return 1 / (1 + xp.exp(-_score(xp, arrays, own, answers)))
+def _logistic(xp: Any, arrays: Mapping[str, Any], host: Any, answers: Any) -> Any:
+    return 1 / (1 + xp.exp(-_score(xp, arrays, host, answers)))
 
 
-def _head(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
-    hidden = xp.concatenate([own, answers], axis=1)
+def _head(xp: Any, arrays: Mapping[str, Any], host: Any, answers: Any) -> Any:
+    hidden = xp.concatenate([host, answers], axis=1)
     hidden = xp.tanh(hidden @ arrays["weights0"] + arrays["bias0"])
     return 1 / (1 + xp.exp(-(hidden @ arrays["weights1"] + arrays["bias1"])[:, 0]))
 
 
-def _neighbours(xp: Any, arrays: Mapping[str, Any], own: Any, answers: Any) -> Any:
+def _neighbours(xp: Any, arrays: Mapping[str, Any], host: Any, answers: Any) -> Any:
     """The share of the k nearest training rows that have the class; ties by the sort's order."""
-    B = own.shape[1]
-    distances = own + answers.reshape(len(own), -1, B).sum(axis=1)
+    B = host.shape[1]
+    distances = host + answers.reshape(len(host), -1, B).sum(axis=1)
     k = int(arrays["k"])
     return arrays["labels"][xp.argpartition(distances, k - 1, axis=1)[:, :k]].mean(axis=1)
 
@@ -100,9 +100,7 @@ class SplitModel:
         object.__setattr__(self, "model", model_of(self.model))
         checks.whole_number(self.columns, "columns")
         if not isinstance(self.widths, Mapping) or not self.widths:
-            raise InputError(
-                f'widths must be {{"guest": numbers in its answer}}, got {self.widths!r}.'
-            )
+            raise InputError(f'widths must be {{"guest": width}}, got {self.widths!r}.')
         for name, width in self.widths.items():
             checks.whole_number(width, f"widths[{name!r}]")
         checks.text(self.release, "release", none=True)
@@ -162,10 +160,10 @@ class SplitModel:
         """
         if self.origin is None:
             raise InputError("save: this SplitModel was made of a Model; keep that in its own way.")
-        own, join, arrays = self.origin
-        facts: dict[str, Any] = {"kind": own.kind, "join": join, "widths": dict(self.widths)}
+        part, join, arrays = self.origin
+        facts: dict[str, Any] = {"kind": part.kind, "join": join, "widths": dict(self.widths)}
         facts |= {"release": self.release, "feature_names": self.feature_names}
-        named = {OWN + name: one for name, one in own.arrays.items()}
+        named = {OWN + name: one for name, one in part.arrays.items()}
         save_arrays(path, facts, named | {JOIN + name: one for name, one in arrays.items()})
 
     def __repr__(self) -> str:

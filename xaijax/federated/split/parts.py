@@ -143,9 +143,7 @@ class Part:
             good = False
         if not good:
             shapes = {name: one.shape for name, one in held.items()}
-            raise InputError(
-                f"arrays of kind {self.kind!r} do not fit each other: {shapes}. See the docstring."
-            )
+            raise InputError(f"arrays of kind {self.kind!r} do not fit each other: {shapes}.")
         _check_identity(self)
 
     @property
@@ -256,14 +254,14 @@ class FunctionPart:
             InputTypeError: the function returned no real numbers.
         """
         # A copy: it may return views of a buffer.
-        found = checks.real_numbers(self.function(rows), "function's answers").copy()
-        found = found[:, None] if found.ndim == 1 else found
-        if found.shape != (len(rows), self.width):
+        answers = checks.real_numbers(self.function(rows), "function's answers").copy()
+        answers = answers[:, None] if answers.ndim == 1 else answers
+        if answers.shape != (len(rows), self.width):
             raise ModelOutputError(
-                f"function returned an array of shape {found.shape} for {len(rows)} rows; "
+                f"function returned an array of shape {answers.shape} for {len(rows)} rows; "
                 f"({len(rows)}, {self.width}) is needed. Fix it, or say width=."
             )
-        return found
+        return answers
 
 
 def load_part(path: str | Path) -> Part:
@@ -314,14 +312,14 @@ def feature_names_of(names: Any, columns: int) -> tuple[str, ...] | None:
     """The names [F] of as many columns, or None; raises InputError and InputTypeError."""
     if names is None:
         return None
-    found = tuple(checks.listed(names, "feature_names", "texts"))
-    if not all(isinstance(one, str) for one in found):
+    texts = tuple(checks.listed(names, "feature_names", "texts"))
+    if not all(isinstance(one, str) for one in texts):
         raise InputTypeError(f"feature_names must be texts, got {names!r:.80}.")
-    found = tuple(map(str, found))
-    if len(found) != columns:
-        raise InputError(f"feature_names has {len(found)} names for {columns} columns.")
-    checks.unique_names(found, "feature_names")
-    return found
+    texts = tuple(map(str, texts))
+    if len(texts) != columns:
+        raise InputError(f"feature_names has {len(texts)} names for {columns} columns.")
+    checks.unique_names(texts, "feature_names")
+    return texts
 
 
 def columns_by_name(
@@ -355,14 +353,11 @@ def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, 
             arrays = {name: archive.array(f"{name}.npy") for name in names}
         facts = json.loads(arrays.pop("facts").tobytes())
         schema = facts.pop("schema")
-    except Exception as error:  # zipfile, OSError, ValueError, KeyError: all mean another file
-        raise InputError(
-            f"{what}: {path} cannot be read ({type(error).__name__}); a file that save() wrote is "
-            "needed."
-        ) from None
+    except Exception:  # zipfile, OSError, ValueError, KeyError: all mean another file
+        raise InputError(f"{what}: {path} is not a file that save() wrote.") from None
     if schema != SCHEMA:
         raise InputError(
             f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}. Split the model "
-            "again with this version, and give all parties their files."
+            "again, and give all parties their files."
         )
     return facts, arrays

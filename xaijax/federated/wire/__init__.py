@@ -3,8 +3,7 @@
 Reading order:
 
     grpc_transport   gRPC with mutual TLS: a party as a server, and the connection to it
-    certificates     certificates for trials on one machine
-    tls              the files that mutual TLS needs, and why a connection was refused
+    tls              the files that mutual TLS needs, also for trials; why one was refused
     psi              private set intersection: which identifiers both parties have
     party            how any party is asked and answers; every failure is a typed refusal
     tokens           identifiers as tokens under a key that lives as long as a session

@@ -11,11 +11,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from xaijax.core.errors import FederatedPeerLost, FederatedProtocolError, InputError, InputTypeError
+from xaijax.core import checks
+from xaijax.core.errors import FederatedPeerLost, FederatedProtocolError, InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public, public_class
-from xaijax.federated.wire.messages import INSTALL, LARGEST, METHODS
-from xaijax.federated.wire.party import Names, Party
+from xaijax.federated.wire.messages import INSTALL, LARGEST, METHODS, TOO_LARGE
+from xaijax.federated.wire.party import Names, Party, check_party
 from xaijax.federated.wire.tls import Tls, diagnosis, host_and_port
 
 SERVICE = "xaijax.federated.Party"
@@ -100,13 +101,8 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
     """
     grpc = require("grpc", INSTALL)
     host, _ = host_and_port(address)
-    if not hasattr(party, "handle"):
-        raise InputTypeError(f"party must be a Guest or an Arbiter, got {type(party).__name__}.")
-    if not isinstance(tls, Tls):
-        raise InputTypeError(
-            "tls: certificates are needed, xaijax.federated.Tls(authority, certificate, key); got "
-            f"{type(tls).__name__}."
-        )
+    check_party(party)
+    checks.instance(tls, "tls", Tls, "an xaijax.federated.Tls(authority, certificate, key)")
     authority, certificate, key = tls.read()
     credentials = grpc.ssl_server_credentials(
         [(key, certificate)], root_certificates=authority, require_client_auth=True
@@ -125,8 +121,8 @@ def serve(party: Party, address: str, tls: Tls) -> Server:
         port = 0
     if port == 0:
         raise InputError(
-            f"address: {address} cannot be listened at, or the certificate and the key are none "
-            "that belong together. Name a free port, and check the files."
+            f"address: {address} cannot be listened at, or the certificate and the key do not "
+            "belong together. Name a free port, and check the files."
         )
     server.start()
     return Server(server, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
@@ -153,8 +149,8 @@ def _names(authenticated: Any) -> Names:
     Authorities check the alternative names: a common name next to them may be anybody's.
     """
     for key in ("x509_subject_alternative_name", "x509_common_name"):
-        if found := authenticated.get(key, ()):
-            return tuple(dict.fromkeys(name.decode("utf-8", "replace") for name in found))
+        if names := authenticated.get(key, ()):
+            return tuple(dict.fromkeys(name.decode("utf-8", "replace") for name in names))
     return ()
 
 
@@ -187,10 +183,7 @@ class Connection:
     def __init__(self, address: str, tls: Tls) -> None:
         host_and_port(address)
         if not isinstance(tls, Tls):
-            raise InputError(
-                "tls: certificates are needed, xaijax.federated.Tls(authority, certificate, key); "
-                f"got {type(tls).__name__}. There is no connection without."
-            )
+            raise InputError("tls: There is no connection without an xaijax.federated.Tls.")
         self.address, self._tls = address, tls
         self._channel: Any = None
         self._known = False  # whether the party ever answered
@@ -251,8 +244,7 @@ class Connection:
             )
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return FederatedProtocolError(
-                f"{where}: a message is larger than {LARGEST:,} bytes. Ask for fewer rows in one "
-                "request (batch=)."
+                f"{where}: a message is larger than accepted: {TOO_LARGE}"
             )
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return FederatedProtocolError(f"{where} is no party of xaijax; check the address.")

@@ -22,6 +22,7 @@ VERSION = 2  # of the protocol; another one is refused
 PACKAGE = "xaijax.federated"
 INSTALL = "xaijax[federated]"
 LARGEST = 1 << 24  # bytes of one message
+TOO_LARGE = f"{LARGEST:,} bytes are accepted. Ask for fewer rows in one request (batch=)."
 FLOAT32 = float(np.finfo(np.float32).max)  # an answer's numbers are within it
 
 # Messages of wire.proto, which uses no more of the language than this.
@@ -49,19 +50,16 @@ def decode(message: str, data: bytes) -> Any:
     Raises FederatedProtocolError for bytes that are none.
     """
     if len(data) > LARGEST:
-        raise FederatedProtocolError(
-            f"message: {message} of {len(data):,} bytes; {LARGEST:,} are accepted. Ask for fewer "
-            "rows in one request (batch=)."
-        )
-    found = _classes()[message]()
+        raise FederatedProtocolError(f"message: {message} of {len(data):,}; {TOO_LARGE}")
+    parsed = _classes()[message]()
     try:
-        found.ParseFromString(bytes(data))
+        parsed.ParseFromString(bytes(data))
     except Exception:  # DecodeError; its text may quote the bytes
         raise FederatedProtocolError(
             f"message: {len(data):,} bytes that are no {message} were received. Both parties need "
             f"xaijax with protocol version {VERSION}."
         ) from None
-    return found
+    return parsed
 
 
 def numbers(rows: np.ndarray) -> bytes:
@@ -80,17 +78,15 @@ def rows_of(data: bytes, count: int, width: int, whose: str, largest: float = np
             f"{8 * count * width:,}. The other party speaks another protocol, or its model changed."
         )
     rows = np.frombuffer(data, "<f8").reshape(count, width)
-    if not np.isfinite(rows).all():
-        raise FederatedProtocolError(
-            f"{whose}: {int((~np.isfinite(rows)).sum()):,} of {rows.size:,} numbers are NaN or "
-            "infinite; finite ones are needed. The other party's part of the model must be fixed."
-        )
-    if (np.abs(rows) > largest).any():
-        raise FederatedProtocolError(
-            f"{whose}: {int((np.abs(rows) > largest).sum()):,} of {rows.size:,} numbers are above "
-            f"{largest:.3g}, the largest of float32. The other party's part of the model must be "
-            "rescaled."
-        )
+    for wrong, said in (
+        (~np.isfinite(rows), "NaN or infinite"),
+        (np.abs(rows) > largest, f"above {largest:.3g}, the largest of float32"),
+    ):
+        if wrong.any():
+            raise FederatedProtocolError(
+                f"{whose}: {int(wrong.sum()):,} of {rows.size:,} numbers are {said}. The other "
+                "party's part of the model must be fixed, or rescaled."
+            )
     return rows.astype(np.float64)
 
 
@@ -119,5 +115,5 @@ def _classes() -> dict[str, Any]:
     factory = require("google.protobuf.message_factory", INSTALL)
     pool.Add(file_descriptor())
     names = [one.name for one in file_descriptor().message_type]
-    found = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
-    return {name: factory.GetMessageClass(one) for name, one in found.items()}
+    classes = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in names}
+    return {name: factory.GetMessageClass(one) for name, one in classes.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from xaijax.core.errors import (
     InputTypeError,
 )
 from xaijax.core.public import public_class
-from xaijax.federated.wire.messages import LARGEST, METHODS, VERSION, decode, encode
+from xaijax.federated.wire.messages import LARGEST, METHODS, TOO_LARGE, VERSION, decode, encode
 
 Names = tuple[str, ...]  # of the asking party's certificate; the first one is shown in logs
 Answerer = Callable[[Names, Any], dict[str, Any]]  # a request -> the fields of the reply
@@ -33,7 +33,7 @@ CODES = (
     "arbiter", "internal",
 )  # fmt: skip
 _LONGEST_TEXT = 500
-_KINDS = {"policy": FederatedPolicyError, "lost": FederatedPeerLost}
+KINDS = {"policy": FederatedPolicyError, "lost": FederatedPeerLost}
 _FRAMES = 4  # of a traceback, in a log
 
 
@@ -68,6 +68,12 @@ def check_alive(alive: Alive) -> None:
         raise Refused("lost", "the asking party gave up before the answer; nothing was counted.")
 
 
+def check_hosts(hosts: Sequence[str], names: Names, arbiter: str | None = None) -> None:
+    """Refuses parties that are none of these hosts (none: any party), and the arbiter."""
+    if (hosts and not set(hosts) & set(names)) or arbiter in names:
+        raise Refused("policy", "hosts: the certificate's name is not among those that may ask.")
+
+
 class Refused(Exception):
     """A party does not do what it was asked."""
 
@@ -98,11 +104,9 @@ def handled(
         code, text = error.code, error.text
         cause = text if code == "internal" else ""
     except Exception as error:
-        code, text = (
-            "internal",
-            f"{type(error).__name__} on the other side; its own log says where.",
-        )
-        cause = f"{type(error).__name__} at {_place(error)}"
+        kind = type(error).__name__
+        code, text = "internal", f"{kind} on the other side; its own log says where."
+        cause = f"{kind} at {_place(error)}"
     try:
         log(method if method in METHODS else "unknown method", names, code, cause)
     except Exception:  # a full disk must not keep the refusal from being sent
@@ -141,20 +145,23 @@ def ask(transport: Transport, who: str, method: str, deadline: float, **fields: 
     request, reply = METHODS[method]
     data = encode(request, **fields)
     if len(data) > LARGEST:
-        raise FederatedProtocolError(
-            f"{who}: the {method} request has {len(data):,} bytes; {LARGEST:,} are accepted. Ask "
-            "for fewer rows in one request (batch=)."
-        )
+        raise FederatedProtocolError(f"{who}: the {method} request has {len(data):,}; {TOO_LARGE}")
     try:
-        found = decode("Reply", transport.call(method, data, deadline))
-        if not found.HasField("refusal"):
-            return decode(reply, found.body)
+        answer = decode("Reply", transport.call(method, data, deadline))
+        if not answer.HasField("refusal"):
+            return decode(reply, answer.body)
     except FederatedProtocolError as error:
         raise type(error)(f"{who}: {error}") from None
     # The other party's words: kept short, and without what a terminal would obey.
-    text = re.sub(r"[^\x20-\x7e]", "?", found.refusal.text)[:_LONGEST_TEXT]
-    code = found.refusal.code if found.refusal.code in CODES else "message"
-    raise _KINDS.get(code, FederatedProtocolError)(f"{who} refused ({code}): {text}")
+    text = re.sub(r"[^\x20-\x7e]", "?", answer.refusal.text)[:_LONGEST_TEXT]
+    code = answer.refusal.code if answer.refusal.code in CODES else "message"
+    raise KINDS.get(code, FederatedProtocolError)(f"{who} refused ({code}): {text}")
+
+
+def check_party(party: Any) -> None:
+    """Raises InputTypeError if it is no `Guest` or `Arbiter`."""
+    if not hasattr(party, "handle"):
+        raise InputTypeError(f"party must be a Guest or an Arbiter, got {type(party).__name__}.")
 
 
 def check_version(version: int) -> None:
@@ -192,10 +199,7 @@ class InMemory:
     """
 
     def __init__(self, party: Party, name: str = "host") -> None:
-        if not hasattr(party, "handle"):
-            raise InputTypeError(
-                f"party must be a Guest or an Arbiter, got {type(party).__name__}."
-            )
+        check_party(party)
         self._party: Party | None = party
         self._names = (text(name, "name"),)
 

@@ -35,8 +35,7 @@ class Intersection:
         self._library = require("private_set_intersection.python", INSTALL)
         if len(identifiers) > MOST:
             raise FederatedProtocolError(
-                f"identifiers: {len(identifiers):,}; private set intersection takes at most "
-                f"{MOST:,} here. Give both parties the aligned list."
+                f"identifiers: {len(identifiers):,}, not up to {MOST:,}: give the aligned list."
             )
         self._identifiers = tuple(identifiers)
         # Hexadecimal: the library takes texts.
@@ -50,9 +49,7 @@ class Intersection:
     def reply(self, request: bytes, count: int) -> dict[str, bytes]:
         """The setup and the response to the other side's request for `count` identifiers."""
         if not 0 < count <= MOST:
-            raise FederatedProtocolError(
-                f"count: {count:,} identifiers; 1 to {MOST:,} are accepted."
-            )
+            raise FederatedProtocolError(f"count: {count:,} identifiers; 1 to {MOST:,} accepted.")
         server = self._library.server.CreateWithNewKey(True)
         raw = self._library.DataStructure.RAW
         setup = server.CreateSetupMessage(FALSE_POSITIVES, count, self._texts, raw)
@@ -61,8 +58,8 @@ class Intersection:
 
     def first_reply(self, request: bytes, count: int) -> dict[str, Any]:
         """The guest's reply to step 1."""
-        own = {"request": self.request(), "count": len(self._identifiers)}
-        return self.reply(request, count) | own
+        fields = {"request": self.request(), "count": len(self._identifiers)}
+        return self.reply(request, count) | fields
 
     def common(self, setup: bytes, response: bytes) -> tuple[bytes, ...]:
         """The identifiers that both have, in the order of one's own."""
@@ -79,8 +76,7 @@ class Intersection:
             message.ParseFromString(data)
         except Exception:  # DecodeError; its text may quote the bytes
             raise FederatedProtocolError(
-                f"intersection: {len(data):,} bytes that are no message of it. Both parties need "
-                "openmined-psi of the same version."
+                f"intersection: {len(data):,} bytes are no message of this openmined-psi."
             ) from None
         return message
 
@@ -92,15 +88,14 @@ def intersect(
 
     Raises what `ask` raises, and ImportError if openmined-psi is not installed.
     """
-    own = Intersection(identifiers)
+    side = Intersection(identifiers)
     count = len(identifiers)
-    found = ask(transport, who, "Intersect", deadline, step=1, request=own.request(), count=count)
-    common = own.common(found.setup, found.response)
-    answer = own.reply(found.request, found.count)
+    reply = ask(transport, who, "Intersect", deadline, step=1, request=side.request(), count=count)
+    common = side.common(reply.setup, reply.response)
+    answer = side.reply(reply.request, reply.count)
     done = ask(transport, who, "Intersect", deadline, step=2, **answer)
     if done.count != len(common):
         raise FederatedProtocolError(
-            f"{who}: found {done.count:,} common identifiers where the host found {len(common):,}. "
-            "Run the intersection again."
+            f"{who}: found {done.count:,} common identifiers, the host {len(common):,}. Try again."
         )
     return common

@@ -38,18 +38,15 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     Raises InputTypeError and InputError for others, for duplicates, and for fewer than `least`. The
     text says at which place, and never the identifier.
     """
-    given = checks.listed(identifiers, name, "texts or whole numbers")
-    found = tuple(_bytes(one, place, name) for place, one in enumerate(given))
-    if len(found) < least:
-        raise InputError(f"{name} has {len(found)} entries; at least {least} are needed.")
+    entries = checks.listed(identifiers, name, "texts or whole numbers")
+    encoded = tuple(_bytes(one, place, name) for place, one in enumerate(entries))
+    if len(encoded) < least:
+        raise InputError(f"{name} has {len(encoded)} entries; at least {least} are needed.")
     first: dict[bytes, int] = {}
-    for place, one in enumerate(found):
+    for place, one in enumerate(encoded):
         if first.setdefault(one, place) != place:
-            raise InputError(
-                f"{name}: the entries at places {first[one]} and {place} are the same; an "
-                "identifier stands for one row. Drop one of the rows."
-            )
-    return found
+            raise InputError(f"{name}: places {first[one]} and {place} are the same; drop one.")
+    return encoded
 
 
 def _bytes(identifier: Any, place: int, name: str) -> bytes:
@@ -57,17 +54,11 @@ def _bytes(identifier: Any, place: int, name: str) -> bytes:
         identifier = identifier.item()
     whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
     if not whole and not isinstance(identifier, str):
-        raise InputTypeError(
-            f"{name}: the entry at place {place} is a {type(identifier).__name__}; identifiers are "
-            "texts or whole numbers."
-        )
-    found = str(identifier).encode()
-    if not 0 < len(found) <= LONGEST:
-        raise InputError(
-            f"{name}: the entry at place {place} takes {len(found):,} bytes; 1 to {LONGEST:,} are "
-            "accepted."
-        )
-    return found
+        raise InputTypeError(f"{name}: place {place} is a {type(identifier).__name__}, no text.")
+    raw = str(identifier).encode()
+    if not 0 < len(raw) <= LONGEST:
+        raise InputError(f"{name}: place {place} takes {len(raw):,} bytes; 1 to {LONGEST:,} fit.")
+    return raw
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,7 +133,5 @@ def split_tokens(data: bytes) -> list[bytes]:
     Raises FederatedProtocolError if the length is no multiple of a token's.
     """
     if len(data) % TOKEN:
-        raise FederatedProtocolError(
-            f"tokens: {len(data):,} bytes; tokens take {TOKEN} bytes each."
-        )
+        raise FederatedProtocolError(f"tokens: {len(data):,} bytes, not {TOKEN} bytes each.")
     return [data[start : start + TOKEN] for start in range(0, len(data), TOKEN)]

@@ -5,8 +5,7 @@ Reading order:
     choose      which engine `executor=` names; the engine in this process; shards, SLURM arrays
     processes   spawned local processes, one part at a time each
     futures     `Futures`: anything that submits and returns futures, as concurrent.futures does
-    worker      the code that runs in a spawned process
-    attempt     one try of a part, on workers of any kind
+    worker      one try of a part, on workers of any kind; spawned processes
 """
 
 from xaijax.sweeps.engines.choose import ray as ray

@@ -6,17 +6,17 @@ import contextvars
 import numbers
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
-from xaijax.sweeps.engines.attempt import Outcome
 from xaijax.sweeps.engines.futures import Dask, Futures, Ray, of_executor
 from xaijax.sweeps.engines.processes import Processes
+from xaijax.sweeps.engines.worker import Outcome
 from xaijax.sweeps.task import OpenedTask, Receipt, Task, run
 
 
@@ -34,17 +34,8 @@ def shard_of(executor: Any) -> tuple[Shard, Any]:
     return Shard(), executor
 
 
-@contextmanager
-def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Iterator[Engine]:
-    """The engine, closed at the end whatever happens."""
-    engine = _engine(executor, opened, timeout)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
-def _engine(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
+def engine_of(executor: Any, opened: OpenedTask, timeout: float | None) -> Engine:
+    """The engine, to be closed at the end."""
     if executor is None:
         return Here(opened, timeout)
     if isinstance(executor, int):
@@ -147,26 +138,23 @@ class Here:
 
     def _within(self, task: Task, opened: OpenedTask, seconds: float) -> Receipt:
         """Runs a part in a separate thread, which is left behind if it takes too long."""
-        found: list[Any] = []
+        future: Future[Receipt] = Future()
 
         def work() -> None:
             try:
-                found.append(run(task, opened))
+                future.set_result(run(task, opened))
             except BaseException as error:
-                found.append(error)
+                future.set_exception(error)
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         thread.start()
         thread.join(min(seconds, threading.TIMEOUT_MAX))
-        if not found:
+        if not future.done():
             raise TimeoutError(
-                f"{task.where()}, took more than timeout={seconds:g} seconds. The parts before are "
-                "kept; its thread cannot be ended and is left behind. With executor=1 a separate "
-                "process runs the parts, and is ended."
+                f"{task.where()}, took more than timeout={seconds:g} seconds. Its thread cannot be "
+                "ended and is left behind; a process (executor=1) would be. Other parts are kept."
             )
-        if isinstance(found[0], BaseException):
-            raise found[0]
-        return found[0]
+        return future.result()
 
     def cancel(self, part: int, seconds: float) -> bool:
         """Returns False: nothing runs while this is called."""
@@ -205,18 +193,16 @@ def of_slurm(environment: Mapping[str, str] = os.environ, executor: Any = None) 
     try:
         first = int(environment["SLURM_ARRAY_TASK_MIN"])
         step = int(environment.get("SLURM_ARRAY_TASK_STEP", "1"))
-        own, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
+        task, count = (int(environment[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "COUNT"))
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9), whose variables "
-            f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT say which parts are its own: {error!r}. "
-            "Elsewhere say engines.shard(k, n)."
+            f"engines.slurm() needs a job of a SLURM array (sbatch --array=0-9) with its variables "
+            f"SLURM_ARRAY_TASK_ID, _MIN and _COUNT: {error!r}. Or say engines.shard(k, n)."
         ) from None
-    place, rest = divmod(own - first, max(1, step))
+    place, rest = divmod(task - first, max(1, step))
     if rest or not 0 <= place < count:
         raise InputError(
-            f"engines.slurm(): task {own} of {count} of an array that begins at {first} in steps "
-            f"of {step} is none of its numbers, as where the array is a list (--array=1,4,7). "
+            f"engines.slurm(): task {task} is none of {count} from {first} in steps of {step}. "
             "Number the tasks from 0 without gaps, or say engines.shard(k, n)."
         )
     return shard(place, count, executor)

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from xaijax.core.errors import InputError, SweepIncompleteError
 from xaijax.core.optional import require
 from xaijax.core.process import cores
-from xaijax.sweeps.engines.attempt import Lost, Mark, Outcome, attempt
-from xaijax.sweeps.engines.worker import in_pool, in_threads
+from xaijax.sweeps.engines.worker import Lost, Mark, Outcome, attempt, in_pool, in_threads
 from xaijax.sweeps.task import Task
 
 RESTART = 60.0  # seconds that a worker of Dask may take to restart
@@ -39,7 +38,7 @@ DEATHS = {
 
 
 @dataclass
-class _Given:
+class _Submitted:
     """A part that was submitted."""
 
     task: Task
@@ -67,9 +66,11 @@ class Futures:
         """slots: parts that run in parallel; ahead: waiting parts for each of these."""
         self._submit, self._slots, self._ahead = submit, slots, ahead
         self._came: queue.Queue[tuple[int, Any]] = queue.Queue()
-        self._out: dict[int, _Given] = {}
+        self._out: dict[int, _Submitted] = {}
         self._tries: Counter[int] = Counter()
-        self._hung: list[_Given] = []  # given up, but they could not be ended: each holds a slot
+        self._hung: list[
+            _Submitted
+        ] = []  # given up, but they could not be ended: each holds a slot
         self._moved = time.monotonic()  # when a part last began or came back
 
     @property
@@ -103,11 +104,9 @@ class Futures:
             future = self._submit(functools.partial(attempt, str(mark.path)), task)
         except (BrokenExecutor, RuntimeError) as error:
             raise SweepIncompleteError(
-                f"the executor takes no more parts: {type(error).__name__}: {error}. What is done "
-                "is kept; call again with a new executor. executor=2 starts processes that are "
-                "replaced when they die."
+                f"the executor takes no more parts: {type(error).__name__}: {error}. {WAY_OUT}"
             ) from error
-        self._out[task.part] = _Given(task, future, mark)
+        self._out[task.part] = _Submitted(task, future, mark)
         self._moved = time.monotonic()
         if hasattr(future, "add_done_callback"):
             future.add_done_callback(lambda done: self._came.put((task.part, done)))
@@ -126,29 +125,27 @@ class Futures:
     def _done(self, deadline: float | None) -> list[tuple[int, Any]]:
         """Futures that are done; waits for a moment, or for the first callback."""
         wait = None if deadline is None else max(0.0, deadline - time.monotonic())
-        out = [(part, given.future) for part, given in self._out.items()]
-        asked = [(part, one) for part, one in out if not hasattr(one, "add_done_callback")]
-        if asked:
+        out = [(part, entry.future) for part, entry in self._out.items()]
+        polled = [(part, one) for part, one in out if not hasattr(one, "add_done_callback")]
+        if polled:
             wait = POLLED if wait is None else min(POLLED, wait)
-            for part, one in asked:
+            for part, one in polled:
                 if one.done():
                     self._came.put((part, one))
-        found = []
+        came = []
         try:
-            found.append(self._came.get(timeout=wait))
+            came.append(self._came.get(timeout=wait))
             while True:
-                found.append(self._came.get_nowait())
+                came.append(self._came.get_nowait())
         except queue.Empty:
             pass
         # A cancelled future may still call back when its part was already submitted again.
-        known = [one for one in found if one[0] in self._out and self._is_out(*one)]
+        out = self._out
+        known = [(n, one) for n, one in came if n in out and out[n].future is one]
         for part, _ in known:
             self._out.pop(part).mark.forget()
             self._moved = time.monotonic()
         return known
-
-    def _is_out(self, part: int, future: Any) -> bool:
-        return self._out[part].future is future
 
     def cancel(self, part: int, seconds: float) -> bool:
         """Gives up a part that has run for this many seconds; False if it has not.
@@ -156,24 +153,24 @@ class Futures:
         The time in which it waited for a worker does not count. `_end` says whether it ends. It
         raises SweepIncompleteError if parts wait and no remaining worker takes them.
         """
-        given = self._out[part]
-        if given.future.done():  # `finished` will return it
+        entry = self._out[part]
+        if entry.future.done():  # `finished` will return it
             return False
-        runs = given.mark.seconds()
+        runs = entry.mark.seconds()
         if runs is None:
             self._refuse_standstill(seconds)
         if runs is None or runs < seconds:
             return False
         del self._out[part]
-        if not self._end(given.future):
-            self._hung.append(given)
-        given.mark.forget()
+        if not self._end(entry.future):
+            self._hung.append(entry)
+        entry.mark.forget()
         self._moved = time.monotonic()
         return True
 
     def _refuse_standstill(self, seconds: float) -> None:
         """Raises if parts wait behind others that hang; a busy executor is allowed any time."""
-        if any(given.mark.begun for given in self._out.values()):
+        if any(entry.mark.begun for entry in self._out.values()):
             self._moved = time.monotonic()
         if self._left < self._slots and time.monotonic() - self._moved > seconds:
             raise SweepIncompleteError(
@@ -182,9 +179,9 @@ class Futures:
             )
 
     def _told_of_hung(self) -> str:
-        some = "; ".join(given.task.where() for given in self._hung[:3])
+        first = "; ".join(entry.task.where() for entry in self._hung[:3])
         more = f"; and {len(self._hung) - 3} more" if len(self._hung) > 3 else ""
-        return f"took more than timeout= seconds, and cannot be ended from here: {some}{more}"
+        return f"took more than timeout= seconds, and cannot be ended from here: {first}{more}"
 
     def _end(self, future: Any) -> bool:
         """Stops what runs; False if it goes on and its slot is lost.
@@ -195,9 +192,9 @@ class Futures:
 
     def close(self) -> None:
         """Gives up submitted parts; the executor itself belongs to the user."""
-        for given in self._out.values():
-            given.future.cancel()
-            given.mark.forget()
+        for entry in self._out.values():
+            entry.future.cancel()
+            entry.mark.forget()
 
 
 def _outcome(future: Any, named: Mapping[str, int]) -> Any:
@@ -227,8 +224,8 @@ def of_executor(executor: Any) -> Futures:
     slots = getattr(executor, "_max_workers", None)
     if slots is None:
         return Futures(executor.submit, int(getattr(executor, "max_workers", None) or cores()))
-    own = max(1, cores() // int(slots))
-    submit = functools.partial(executor.submit, in_pool, os.getpid(), own)
+    threads = max(1, cores() // int(slots))
+    submit = functools.partial(executor.submit, in_pool, os.getpid(), threads)
     return Futures(submit, int(slots))
 
 
@@ -250,19 +247,15 @@ class Dask(Futures):
     def at_once(self) -> int:
         """Parts for the workers that are there now: a cluster may start with none, and grow."""
         if time.monotonic() - self._counted > COUNTED:
-            self._refuse_closed()
+            if self._closed:
+                raise SweepIncompleteError(
+                    "executor: the Dask Client is closed. Finished parts are kept; give another."
+                )
             with contextlib.suppress(OSError):  # no scheduler at this moment: it may come back
                 of_workers = list(self._client.nthreads().values())
                 self._own, self._slots = min(of_workers, default=1), max(1, sum(of_workers))
             self._counted = time.monotonic()
         return super().at_once
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise SweepIncompleteError(
-                "executor: the Dask Client is closed; it closes itself if its scheduler does not "
-                "come back in time. Finished parts are kept; call again with a new Client."
-            )
 
     @property
     def _closed(self) -> bool:
@@ -283,21 +276,21 @@ class Dask(Futures):
         if any(not known.get(one, {}).get("nanny") for one in runs):
             return False
         future.cancel(force=True)
-        for given in self._out.values():  # Dask runs them again, later and elsewhere
-            if any(given.future.key in keys for keys in runs.values()):
-                given.mark.stopped()
-        told = self._client.restart_workers(list(runs), RESTART, False) if runs else {}
-        return all(one in ("OK", "removed") for one in told.values())
+        for entry in self._out.values():  # Dask runs them again, later and elsewhere
+            if any(entry.future.key in keys for keys in runs.values()):
+                entry.mark.stopped()
+        outcomes = self._client.restart_workers(list(runs), RESTART, False) if runs else {}
+        return all(one in ("OK", "removed") for one in outcomes.values())
 
     def close(self) -> None:
         """Gives up submitted and hanging parts; the user's client may go on."""
         if self._closed:
-            for given in self._out.values():
-                given.mark.forget()
+            for entry in self._out.values():
+                entry.mark.forget()
             return
         super().close()
-        for given in self._hung:
-            given.future.cancel(force=True)
+        for entry in self._hung:
+            entry.future.cancel(force=True)
 
 
 class Ray:
@@ -328,8 +321,7 @@ class Ray:
             raise InputError(
                 f"executor: xaijax.engines.ray(num_cpus={self.num_cpus:g}, "
                 f"num_gpus={self.num_gpus:g}) fits on no node of the Ray cluster, whose CPUs and "
-                f"GPUs are {have or 'none'}: no part would ever run. Ask for less, or connect by "
-                "ray.init to a cluster that has them."
+                f"GPUs are {have or 'none'}. Ask for less, or connect by ray.init to another one."
             )
         return _OfRay(self.submit, slots, ray)
 
@@ -352,6 +344,6 @@ class _OfRay(Futures):
 
     def close(self) -> None:
         """Gives up submitted parts."""
-        for given in self._out.values():
-            self._end(given.future)
+        for entry in self._out.values():
+            self._end(entry.future)
         super().close()

@@ -21,9 +21,8 @@ from typing import Any, ClassVar
 
 import jax
 
-from xaijax.sweeps.engines.attempt import Lost, text_of
 from xaijax.sweeps.engines.futures import Futures
-from xaijax.sweeps.engines.worker import THREADS, boot, read, write
+from xaijax.sweeps.engines.worker import THREADS, Lost, boot, read, text_of, write
 from xaijax.sweeps.task import Receipt, Task
 
 GRACE = 10.0  # seconds in which a process whose pipe has ended must end too
@@ -135,30 +134,28 @@ def _wait(process: Any, future: Future[Receipt], answer: queue.Queue[Any]) -> No
 
 
 def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
-    """Sends the job in a thread, and puts the answer or the error into the queue."""
+    """Sends the job in a thread, and puts the outcome into the queue; a pipe that ends is a
+    death.
+    """
+    came = None
     try:
-        answer.put(_asked(process, job))
+        body = pickle.dumps(job, protocol=5)
+        try:
+            write(process.stdin, body)
+            came = read(process.stdout)
+            outcome = pickle.loads(came)
+        except Exception as error:
+            if came is None and isinstance(error, EOFError | OSError | ValueError):
+                outcome = _lost(process)  # ValueError: its pipes were closed
+            else:  # its error can be imported there, but not here
+                what = f"{type(error).__name__}: {text_of(error)}"
+                message = f"the answer of process {process.pid} cannot be opened here: {what}"
+                outcome = RuntimeError(message)
     except BaseException as error:
-        answer.put(error)
+        outcome = error
+    answer.put(outcome)
     if process.returncode is not None:
         _close_pipes(process)
-
-
-def _asked(process: Any, job: Any) -> Receipt | BaseException:
-    """Sends one task and reads one outcome; a pipe that ends is a death."""
-    body = pickle.dumps(job, protocol=5)
-    try:
-        write(process.stdin, body)
-        came = read(process.stdout)
-    except (EOFError, OSError, ValueError):  # ValueError: its pipes were closed
-        return _lost(process)
-    try:
-        return pickle.loads(came)
-    except Exception as error:  # its error can be imported there, but not here
-        return RuntimeError(
-            f"the answer of process {process.pid} cannot be opened here: "
-            f"{type(error).__name__}: {text_of(error)}"
-        )
 
 
 def _cores(number: int, of: int) -> list[int] | None:
@@ -214,13 +211,9 @@ def _lost(process: Any) -> Lost:
     while not _has_ended(process) and time.monotonic() < last:
         time.sleep(SOON)
     _kill(process)
-    return Lost(f"its process {process.pid} ended {_told(process.returncode)}")
-
-
-def _told(code: int) -> str:
-    if code < 0:
-        return f"by {signal.Signals(-code).name}"
-    return f"with status {code}"
+    code = process.returncode
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+    return Lost(f"its process {process.pid} ended {how}")
 
 
 def _close_pipes(process: Any) -> None:

@@ -1,7 +1,11 @@
-"""The code that runs in a spawned process: tasks come in by one pipe, outcomes go out by another.
+"""One try of a part, on any worker: it marks its beginning, and its errors can be pickled.
 
-The process is started by `boot` and not by multiprocessing, which would run the user's script again
-in it. The model's prints go to stderr, and not between the outcomes.
+A part has begun when its mark is there, an empty file of the run directory, which all workers see.
+Few engines distinguish a part that runs from one that waits.
+
+A spawned process gets tasks by one pipe and sends outcomes by another. It is started by `boot` and
+not by multiprocessing, which would run the user's script again in it. The model's prints go to
+stderr, and not between the outcomes.
 """
 
 from __future__ import annotations
@@ -9,18 +13,22 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import platform
 import signal
-import struct
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
+from xaijax.core.errors import InputError, XaiError
 from xaijax.core.optional import require
-from xaijax.sweeps.engines.attempt import sendable
+from xaijax.sweeps.directory import RunDirectory
+from xaijax.sweeps.task import Receipt, Task, run
 
-LENGTH = struct.Struct("<Q")
 BOOT = (
     "import sys; sys.path[:] = {path!r}; from xaijax.sweeps.engines import worker; worker.serve()"
 )
@@ -30,24 +38,14 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def boot(cores: Sequence[int] | None, path: Sequence[str]) -> str:
     """The program of a worker; cores: its own cores, since libraries count those that they see."""
-    own = "" if cores is None else f"import os; os.sched_setaffinity(0, {list(cores)!r}); "
-    return own + BOOT.format(path=list(path))
-
-
-def send(stream: BinaryIO, content: Any) -> None:
-    """Sends one message: its length, and a pickle."""
-    write(stream, pickle.dumps(content, protocol=5))
+    pin = "" if cores is None else f"import os; os.sched_setaffinity(0, {list(cores)!r}); "
+    return pin + BOOT.format(path=list(path))
 
 
 def write(stream: BinaryIO, body: bytes) -> None:
-    """Sends one message that is already pickled."""
-    stream.write(LENGTH.pack(len(body)) + body)
+    """Sends one message, a pickle, as a pickle of its bytes, which says where it ends."""
+    pickle.dump(body, stream, protocol=5)
     stream.flush()
-
-
-def receive(stream: BinaryIO) -> Any:
-    """The next message, unpickled; raises EOFError if the other side has ended."""
-    return pickle.loads(read(stream))
 
 
 def read(stream: BinaryIO) -> bytes:
@@ -55,14 +53,10 @@ def read(stream: BinaryIO) -> bytes:
 
     It raises EOFError if the other side has ended.
     """
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    (length,) = LENGTH.unpack(head)
-    body = stream.read(length)
-    if len(body) < length:
-        raise EOFError
-    return body
+    try:
+        return pickle.load(stream)
+    except pickle.UnpicklingError:
+        raise EOFError from None
 
 
 def in_threads(count: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -106,7 +100,7 @@ def serve() -> None:
     os.dup2(2, 1)
     while True:
         try:
-            function, arguments = receive(coming)
+            function, arguments = pickle.loads(read(coming))
         except EOFError:
             return
         except Exception as error:  # a module that it needs is missing here
@@ -118,7 +112,7 @@ def serve() -> None:
                 outcome = sendable(error)
         sys.stderr.flush()
         try:
-            send(going, outcome)
+            write(going, pickle.dumps(outcome, protocol=5))
         except BrokenPipeError:
             return
 
@@ -161,3 +155,107 @@ def _count(libc: ctypes.CDLL, change: int, trim: int, mmap: int) -> None:
             libc.mallopt(M_MMAP_THRESHOLD, ctypes.c_int(mmap))
             if _parts == 0:
                 libc.malloc_trim(ctypes.c_size_t(0))
+
+
+Outcome = tuple[int, Receipt | BaseException]  # of a part
+WRITING = "of_writing"  # attribute of errors raised while writing a part; pickled with them
+
+
+class Lost(XaiError, RuntimeError):
+    """The process that ran a part ended before it answered."""
+
+    def __init__(self, text: str, deaths: int = 1) -> None:
+        super().__init__(text)
+        self.deaths = deaths  # deaths that the engine itself has seen
+
+
+def attempt(mark: str, task: Task) -> Receipt:
+    """Calls `run`; mark: the file that is there meanwhile. It raises errors that can be pickled."""
+    try:
+        _begin(Path(mark))
+        return run(task)
+    except Exception as error:
+        if isinstance(error, OSError) and _while_writing(error):
+            setattr(error, WRITING, True)
+        able = sendable(error)
+        if able is error:
+            raise
+        raise able from error
+    finally:
+        Path(mark).unlink(missing_ok=True)
+
+
+def _begin(mark: Path) -> None:
+    if not mark.parent.is_dir():
+        raise InputError(f"out: {mark.parent} is no directory on {platform.node()}; share it.")
+    mark.touch()
+
+
+def _while_writing(error: OSError) -> bool:
+    """Whether it comes from a file of the part: the model may raise the same error."""
+    writes = RunDirectory.write.__code__, _begin.__code__
+    return any(frame.f_code in writes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def is_of_writing(error: BaseException) -> bool:
+    """Whether a worker could not write a part: another try would not do better."""
+    return bool(vars(error).get(WRITING))
+
+
+def sendable(error: Exception) -> Exception:
+    """The error, or a RuntimeError with its type, text and notes if it cannot be unpickled.
+
+    An exception whose class takes other arguments than its text can be pickled, but not unpickled:
+    this breaks pools, and leaves a driver without an answer.
+    """
+    try:
+        if type(pickle.loads(pickle.dumps(error, protocol=5))) is type(error):
+            return error
+    except Exception:  # whatever it is, the error is reported below
+        pass
+    copied = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+    for note in getattr(error, "__notes__", ()):
+        copied.add_note(str(note))
+    return copied
+
+
+def text_of(error: BaseException) -> str:
+    """The text of the error, if it has one."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"(its text raises {type(other).__name__})"
+
+
+class Mark:
+    """The driver's view of a mark: since when the part runs, by this machine's clock."""
+
+    def __init__(self, task: Task, number: int) -> None:
+        # A dot: neither a part, nor another user's file in the directory.
+        self.path = Path(task.out) / f".begun-{task.part:06d}-{number}"
+        self._seen: int | None = None
+        self._since: float | None = None
+        self.forget()  # one left by a driver that was killed
+
+    def seconds(self) -> float | None:
+        """Seconds for which the part has run since it last began; None: it has not begun."""
+        try:
+            seen = os.stat(self.path).st_mtime_ns
+        except FileNotFoundError:
+            seen = self._seen  # it ends at this moment, or begins again
+        if seen != self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        return None if self._since is None else time.monotonic() - self._since
+
+    @property
+    def begun(self) -> bool:
+        """Whether it had begun when `seconds` was last called."""
+        return self._since is not None
+
+    def stopped(self) -> None:
+        """Records that its process was ended, and that its engine will run it again."""
+        self._since = None
+
+    def forget(self) -> None:
+        """Removes the file, which a process that was killed leaves behind."""
+        self.path.unlink(missing_ok=True)

@@ -11,15 +11,29 @@ be killed at any moment:
 
 All of this happens under a lock of the file, so processes wait for each other. Keep the file on a
 local disk, next to the data and as private as they are: it holds digests of the questions.
+
+The file holds lines of JSON, each with a digest of itself and the line before:
+
+    {"kind": "ledger", "version": 1, "budget": "2.0", "salt": ...}         the first line
+    {"kind": "charge", "query": ..., "epsilon": "0.5"}
+    {"kind": "answer", "query": ..., "answer": {...}}
+
+A line counts if it ends in a newline. The digests have no key: they detect accidental changes, but
+not deliberate ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +41,117 @@ from xaijax.core import checks
 from xaijax.core.errors import BudgetExceededError, InputError, PrivacyError
 from xaijax.core.files import BINARY, append_to, lock, sync_folder, unlock
 from xaijax.core.public import public_class
-from xaijax.privacy.ledger import book as books
-from xaijax.privacy.ledger.book import Book, exact, first_line
 from xaijax.results.files.npz import as_path
+
+VERSION = 1
+
+
+@dataclass
+class Book:
+    """A ledger, as read."""
+
+    budget: Fraction = Fraction(0)
+    salt: str = ""
+    spent: Fraction = Fraction(0)
+    unanswered: set[str] = field(default_factory=set)  # queries that were charged last
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last: str = ""  # digest of the last line
+    whole: int = 0  # bytes that count
+    digests: dict[int, str] = field(default_factory=dict)  # of the line that ends at a byte
+
+    def key(self, query: Mapping[str, Any] | None) -> str:
+        """The identity of a question, keyed with the ledger's own secret: it is useless elsewhere.
+
+        None: a question that cannot be recognised later; the key is a new one each time.
+        """
+        text = json.dumps(query, sort_keys=True, allow_nan=False)
+        if query is None:
+            text = secrets.token_hex(32)
+        return hmac.new(bytes.fromhex(self.salt), text.encode(), hashlib.sha256).hexdigest()
+
+    def add(self, record: Mapping[str, Any], digest: str, size: int) -> None:
+        """Counts one line of `size` bytes; raises KeyError, TypeError or ValueError for an invalid
+        one.
+        """
+        kind = record["kind"]
+        if (kind == "ledger") != (self.whole == 0):
+            raise ValueError("the first line, and no other one, says what the file is")
+        if kind == "ledger":
+            self.budget, self.salt = Fraction(record["budget"]), record["salt"]
+            bytes.fromhex(self.salt)  # the key for questions
+        elif kind == "charge":
+            self.spent += Fraction(record["epsilon"])
+            self.unanswered.add(record["query"])
+        elif kind == "answer":
+            if not isinstance(record["answer"], dict):
+                raise TypeError("an answer is a dict")
+            self.answers[record["query"]] = record["answer"]
+            self.unanswered.discard(record["query"])
+        else:
+            raise ValueError("an unknown kind of line")
+        self.last, self.whole = digest, self.whole + size
+        self.digests[self.whole] = digest
+
+
+def first_line(budget: float) -> dict[str, Any]:
+    """The first record of a new ledger."""
+    salt = secrets.token_hex(32)
+    return {"kind": "ledger", "version": VERSION, "budget": repr(budget), "salt": salt}
+
+
+def written(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
+    """(the line, its digest); before: the digest of the line before it."""
+    digest = _digest(record, before)
+    line = json.dumps({**record, "digest": digest}, allow_nan=False)
+    return line.encode() + b"\n", digest
+
+
+def read(content: bytes, path: Path) -> Book:
+    """The book from a file's bytes; an incomplete line after the last newline is left out.
+
+    It raises PrivacyError for what no ledger of this version wrote.
+    """
+    lines = content.split(b"\n")[:-1]
+    if not lines:
+        raise PrivacyError(
+            f"path: {path} has no whole line, so it is no ledger, or one that was cut off. Restore "
+            "it, say another path, or delete the file if nothing was ever released by it."
+        )
+    book = Book()
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            digest = record.pop("digest")
+            if digest != _digest(record, book.last):
+                raise ValueError("another line")
+            if record["kind"] == "ledger" and record["version"] != VERSION:
+                raise PrivacyError(f"path: {path} has version {record['version']}; update xaijax.")
+            book.add(record, digest, len(line) + 1)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,  # from fractions
+            RecursionError,  # from deep JSON
+        ) as error:
+            if isinstance(error, PrivacyError):
+                raise
+            raise PrivacyError(
+                f"path: line {number} of {path} is not what this ledger wrote, so what was spent "
+                "is not known. Restore the file; release nothing more of the data until then."
+            ) from None
+    return book
+
+
+def _digest(record: Mapping[str, Any], before: str) -> str:
+    text = json.dumps(record, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def exact(epsilon: float) -> Fraction:
+    """An epsilon as the fraction that is written, so ten times 0.1 is 1; sums are exact."""
+    return Fraction(repr(float(epsilon)))
 
 
 @public_class
@@ -83,11 +205,16 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str], budget: float) -> None:
-        given = as_path(path)
+        place = as_path(path)
         self._budget = checks.positive(budget, "budget")
-        self._file = LedgerFile(given, first_line(self._budget))
+        self._file = LedgerFile(place, first_line(self._budget))
         with self._file.opened() as (_, book):
-            self._refuse_other_budget(book)
+            if book.budget != exact(self._budget):
+                said, opened = _apart(self._budget, float(book.budget))
+                raise PrivacyError(
+                    f"budget={said}, but the ledger {self.path} was opened with {opened}. Say that "
+                    "one, or another path for other data."
+                )
 
     @property
     def path(self) -> Path:
@@ -159,17 +286,8 @@ class Ledger:
         raise BudgetExceededError(
             f"epsilon={wanted} is more than the {free} left of the ledger's budget of "
             f"{self._budget:g}.{again if key in book.unanswered else ''} Nothing was drawn or "
-            "charged. Ask with a smaller epsilon=, or stop here: a new ledger for the same data "
-            "would not be private."
+            "charged. Say a smaller epsilon=: a new ledger for the same data would not be private."
         )
-
-    def _refuse_other_budget(self, book: Book) -> None:
-        if book.budget != exact(self._budget):
-            given, opened = _apart(self._budget, float(book.budget))
-            raise PrivacyError(
-                f"budget={given}, but the ledger {self.path} was opened with {opened}. A budget is "
-                "set once: say that one, or another path for other data."
-            )
 
 
 def _apart(one: float, other: float) -> tuple[str, str]:
@@ -200,7 +318,7 @@ class LedgerFile:
         if not self.path.parent.is_dir():
             raise InputError(f"path: the folder {self.path.parent} does not exist; make it first.")
         if not self.path.exists():
-            _create(self.path, books.written(first, "")[0])
+            _create(self.path, written(first, "")[0])
 
     @contextmanager
     def opened(self) -> Iterator[tuple[int, Book]]:
@@ -223,7 +341,7 @@ class LedgerFile:
         """Writes one line and waits until it is on the disk; cuts off an incomplete line before
         it.
         """
-        line, digest = books.written(record, book.last)
+        line, digest = written(record, book.last)
         if os.fstat(file).st_size > book.whole:
             os.ftruncate(file, book.whole)
         append_to(file, line)
@@ -231,23 +349,22 @@ class LedgerFile:
         self._whole, self._last = book.whole, book.last
 
     def _read(self, file: int) -> Book:
-        found = os.fstat(file)
-        same = found.st_dev, found.st_ino
+        status = os.fstat(file)
+        same = status.st_dev, status.st_ino
         if self._file is not None and self._file != same:
             raise self._changed("was replaced by another file")
-        if sys.platform != "win32" and found.st_mode & 0o077:
+        if sys.platform != "win32" and status.st_mode & 0o077:
             raise PrivacyError(
                 f"path: others than its owner may read or write {self.path} (mode "
-                f"{found.st_mode & 0o777:o}), and a ledger is as private as the data. Say "
-                "chmod 600 if nobody has, else another path."
+                f"{status.st_mode & 0o777:o}). Say chmod 600 if nobody has, else another path."
             )
-        if found.st_size < self._whole:
+        if status.st_size < self._whole:
             raise self._changed("is shorter than it was")
         parts = []
         os.lseek(file, 0, os.SEEK_SET)
         while part := os.read(file, 1 << 20):
             parts.append(part)
-        book = books.read(b"".join(parts), self.path)
+        book = read(b"".join(parts), self.path)
         if self._file is not None and book.digests.get(self._whole) != self._last:
             raise self._changed("has other lines than it had")
         self._file, self._whole, self._last = same, book.whole, book.last
