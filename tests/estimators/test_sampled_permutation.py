@@ -69,7 +69,7 @@ def test_values_are_the_mean_over_pairs_by_definition(P, index):
     v = {frozenset(S): table[sum(1 << i for i in S)] for S in subsets(P)}
     state, masks = drawn(P, index, 10 * P, seed=1)
     got = Permutation().result(
-        state, games.answers(table[None], masks), table[None, :1], table[None, -1:]
+        state, games.with_ends(games.answers(table[None], masks), table[None, :1], table[None, -1:])
     )
     if index == "shapley":
         each = [oracles.antithetic_pair(v, order.tolist()) for order in state.orders]
@@ -106,9 +106,9 @@ def test_bits_do_not_depend_on_the_other_rows(index):
     state, masks = drawn(8, index, 120, seed=0)
     values = np.concatenate([games.answers(tables, masks)] * 3, axis=2) * [1, 2, -3]
     empty, full = tables[:, :1] * [1, 2, -3], tables[:, -1:] * [1, 2, -3]
-    whole = Permutation().result(state, values, empty, full)
+    whole = Permutation().result(state, games.with_ends(values, empty, full))
     for rows in ([17], [250, 3], list(range(290))):
-        part = Permutation().result(state, values[rows], empty[rows], full[rows])
+        part = Permutation().result(state, games.with_ends(values[rows], empty[rows], full[rows]))
         for a, b in zip(part, whole, strict=True):
             assert np.array_equal(a, b[rows])
 
@@ -155,7 +155,9 @@ def test_wide_inputs_need_no_masks():
     pair, half, cut = cuts.T
     asked = np.where(half == 0, prefix[pair, cut - 1], back[pair, P - 1 - cut])[None, :, None]
     np.testing.assert_allclose(values, asked[:, :50], atol=1e-10)
-    got = Permutation().result(state, asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
+    got = Permutation().result(
+        state, games.with_ends(asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
+    )
     np.testing.assert_allclose(got.values[0, :, 0], weight, atol=1e-9)
 
 

@@ -265,74 +265,60 @@ def _fill(
     n, K = len(rows), game.probe().outputs
     left = np.arange(n)  # instances that go on
     moves = queries.moving(game, rows)
-    values = np.zeros((n, 0, K))
+    answers = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
     for number, (state, new, last) in enumerate(drawn, start=1):
-        first = values.shape[1] == 0
+        first = answers.shape[1] == 0
         if drawn.scans:
             walked = queries.scan(game, state.orders[pairs:], rows[left])
-            if first:
-                out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
             asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
-        else:
-            asked = queries.values(
-                game, _Listed(drawn.method, state, new, game.P, first), rows[left]
-            )
             if first:
-                out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
-        values = asked if first else np.concatenate([values, asked], axis=1)
-        same = left[~moves[left].any(axis=1)]
-        out.full[same] = out.base[same]  # one row, which a model may have rounded in two ways
-        ends = out.base[left], out.full[left]
-        result: Result = drawn.method.result(state, values, *ends, moves[left])
+                ends = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
+                asked = np.concatenate([*ends, asked], axis=1)
+        else:
+            listed = _Listed(drawn.method, state, new, game.P, first)
+            asked = queries.values(game, listed, rows[left])
+        answers = np.concatenate([answers, asked], axis=1)
+        same = ~moves[left].any(axis=1)
+        answers[same, 1] = answers[same, 0]  # one row, which a model may have rounded in two ways
+        base = out.base[left] = answers[:, 0]
+        out.full[left] = answers[:, 1]
+        result: Result = drawn.method.result(state, answers, moves[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
-        out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
-        low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
-        base = out.base[left]
-        out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
+        out.dof[left], out.coalitions[left] = result.dof.min(axis=1), answers.shape[1] - 2
+        low, high = answers.min(axis=1), answers.max(axis=1)
+        out.span[left] = np.maximum(high - base, base - low).max(axis=1)
         out.pairs[left] = out.whole[left] = state.pairs
+        resolution = resolution_of(game, base, out.span[left])
         if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
-            rounded = resolution_of(game, out.base[left], out.span[left]) / (8 * ROUNDINGS)
             errors = np.nan_to_num(result.std_errors).max(axis=(1, 2), initial=0.0)
-            out.heavy[left] = result.heavy & (errors > rounded)
+            out.heavy[left] = result.heavy & (errors > resolution / (8 * ROUNDINGS))
         if rule is None:
             continue
-        own = partial(_estimates, drawn.method, state, values, *ends)
-        own = own if drawn.method.independent else None
-        resolution = resolution_of(game, out.base[left], out.span[left])
-        low = np.minimum(low, np.minimum(*ends)).min(axis=1)
-        high = np.maximum(high, np.maximum(*ends)).max(axis=1)
+        estimates = partial(_estimates, drawn.method, state, answers)
         at = number, len(drawn.stops), state.pairs
-        check = Checkpoint(*at, result, low, high, resolution, own)
+        ranges = low.min(axis=1), high.max(axis=1), resolution
+        check = Checkpoint(*at, result, *ranges, estimates if drawn.method.independent else None)
         undecided = rule.undecided(check)
         goes_on = undecided.any(axis=1)
         out.met[left] = ~goes_on
         if drawn.orders and not last:
             stops = [s for s in drawn.steps if s > state.pairs]
-            limits = RaceLimits(stops, drawn.most, values.shape[1], drawn.seed)
-            own = rows[left], out.base[left]
-            for ended in race(game, rule, check, undecided, *own, limits):
+            limits = RaceLimits(stops, drawn.most, answers.shape[1] - 2, drawn.seed)
+            for ended in race(game, rule, check, undecided, rows[left], base, limits):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():
             break
-        left, values = left[goes_on], values[goes_on]
+        left, answers = left[goes_on], answers[goes_on]
 
 
 def _estimates(
-    method: Estimator,
-    state: Any,
-    values: np.ndarray,
-    empty: np.ndarray,
-    full: np.ndarray,
-    rows: slice,
-    pairs: slice,
+    method: Estimator, state: Any, answers: np.ndarray, rows: slice, pairs: slice
 ) -> np.ndarray:
     """The values that each of some pairs alone gives to some instances, [n, d, P, K]."""
-    base = empty[rows, None]
-    table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
-    return method.estimates(state, table, pairs)
+    return method.estimates(state, answers[rows] - answers[rows, :1], pairs)
 
 
 def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarray:

@@ -98,22 +98,17 @@ class GaussianProcess(Kernel):
         return SamplingCost(kernel.held + 32 * E**2 * _at_once(D), kernel.once, each)
 
     def result(
-        self,
-        state: KernelState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: KernelState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """Values and standard errors; arguments as for `Estimator.result`."""
-        found = super().result(state, values, empty, full, moves)._replace(heavy=None)
+        found = super().result(state, answers, moves)._replace(heavy=None)
         nodes = nodes_of(state.P, state.index.draws_orders)
-        answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
-        outputs = range(values.shape[2])
+        answers = np.concatenate([answers[:, 1::-1], answers[:, 2:]], axis=1)  # the full one first
+        outputs = range(answers.shape[2])
         threads = _at_once(state.pairs)
         # An answer's process is its own. Small matrices take longer in several threads each.
         with one_thread_of_blas():
-            for pattern, rows, fit in fits(state, len(values), moves):
+            for pattern, rows, fit in fits(state, len(answers), moves):
                 if pattern.sum() < SMALLEST_SET:
                     continue  # the regression is exact
                 of_answer = _Predicting(state, fit, pattern, nodes)

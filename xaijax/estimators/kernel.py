@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -86,6 +86,9 @@ class KernelState:
         return len(self.sizes)
 
 
+State = TypeVar("State", bound=KernelState)
+
+
 class Kernel(Estimator):
     """The weighted regression on complementary pairs of coalitions."""
 
@@ -95,7 +98,7 @@ class Kernel(Estimator):
         """The coalitions from which the values are determined, whatever the seed."""
         return 2 * fewest_pairs(P, index, 0)
 
-    def units(self, P: int, index: Index, budget: int) -> int:
+    def units(self, P: int, index: Any, budget: int) -> int:
         """How many pairs the budget allows."""
         return min(budget // 2, total_pairs(P))
 
@@ -105,7 +108,7 @@ class Kernel(Estimator):
         """
         return P + SPARE
 
-    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
+    def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
         """Returns memory and operations of the fit.
 
         The fit holds nine rows of P + 3 numbers for each pair at once; 33 to 35 bytes a player and
@@ -127,7 +130,7 @@ class Kernel(Estimator):
                 return KernelState(P, index, budget, seed, attempt, sizes[:0], sets[:0])
         raise ValueError(f"{ATTEMPTS} draws of {fewest} pairs leave a value of {P} undetermined")
 
-    def step(self, state: KernelState, pairs: int) -> tuple[KernelState, np.ndarray]:
+    def step(self, state: State, pairs: int) -> tuple[State, np.ndarray]:
         """Goes on until `pairs` pairs are drawn in all, at least those that determine the values.
 
         Returns the coalitions not asked before, masks bool [C_new, P]. Steps give the same pairs as
@@ -143,20 +146,14 @@ class Kernel(Estimator):
         return replace(state, sizes=sizes, sets=sets), both
 
     def result(
-        self,
-        state: KernelState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: KernelState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """The fit, and its standard errors where at least P + 20 pairs (or all) were asked.
 
-        values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves:
-        which players change anything, bool [N, P]; None: all. The others have value and error
-        exactly 0, and are left out of their instance's fit.
+        Players that change nothing have value and error exactly 0, and are left out of their
+        instance's fit. Arguments as for `Estimator.result`.
         """
-        N, _, K = values.shape
+        N, _, K = answers.shape
         P, D = state.P, state.pairs
         zero, heavy = np.zeros((N, P, K)), np.zeros(N, bool)
         found = Result(zero, zero.copy(), np.full((N, K), math.inf), heavy)
@@ -164,8 +161,8 @@ class Kernel(Estimator):
         for pattern, same, fit in fits(state, N, moves):
             for part in chunks(len(same), 2 * D * K):
                 rows = same[part]
-                span = (full[rows] - empty[rows])[:, None]
-                y = values[rows, 0::2] - values[rows, 1::2] - fit.shift[:, None] * span
+                span = answers[rows, 1:2] - answers[rows, :1]
+                y = answers[rows, 2::2] - answers[rows, 3::2] - fit.shift[:, None] * span
                 # matmul multiplies instance by instance, always in one shape: the bits of an
                 # instance do not depend on the others in the call, as they would in one product for
                 # all.

@@ -176,20 +176,14 @@ class Permutation(Estimator):
         return out
 
     def result(
-        self,
-        state: PermutationState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: PermutationState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """The mean over pairs, and its standard error from the spread of the pairs' estimates.
 
-        values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves:
-        whether a player changes anything, bool [N, P]; the values of others are known to be 0.
-        None: all do.
+        The values of players that change nothing are known to be 0. Arguments as for
+        `Estimator.result`.
         """
-        N, _, K = values.shape
+        N, C, K = answers.shape
         P, D = state.P, state.pairs
         moves = np.ones((N, P), bool) if moves is None else moves
         phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
@@ -198,12 +192,9 @@ class Permutation(Estimator):
         # Some eight arrays as large as a chunk's values are alive at once, and stay in the cache of
         # a core. But what is done pair by pair should find 8,192 numbers, or its calls take the
         # time.
-        C = values.shape[1]
         for rows in chunks(N, max(C, min(8 * C, 128 * P)) * K):
             # From v - v(empty), so that rounding is relative to the span and not to the level.
-            ends = np.stack([empty[rows], full[rows]], axis=1)
-            table = np.concatenate([ends, values[rows]], axis=1)
-            table -= ends[:, :1]
+            table = answers[rows] - answers[rows, :1]
             # Added pair after pair: an instance's bits do not depend on the others in the call.
             block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
             blocks = [slice(d, d + block) for d in range(0, D, block)]
@@ -239,13 +230,9 @@ class Permutation(Estimator):
             heavy[rows] = heavy_tail(terms)
         return Result(phi, errors, dof, heavy)
 
-    def estimates(self, state: PermutationState, table: np.ndarray, pairs: slice) -> np.ndarray:
-        """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
-
-        table: v of the empty, the full, and all coalitions asked, minus v of the empty one.
-        """
-        first = np.take(table, state.places[pairs, 0], axis=1)
-        second = np.take(table, state.places[pairs, 1], axis=1)
+    def estimates(self, state: PermutationState, answers: np.ndarray, pairs: slice) -> np.ndarray:
+        """The values [N, D, P, K] that each of these pairs alone gives."""
+        first, second = (np.take(answers, state.places[pairs, half], axis=1) for half in (0, 1))
         if state.index.draws_orders:
             # Player order[s] joins the prefix of size s; in the reverse it joins that of size
             # P-1-s.
