@@ -29,7 +29,7 @@ def drawn(P: int, index: str, budget: int, seed: int):
 def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare, seed, index):
     budget = Kernel().smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
-    assert masks.dtype == bool and masks.shape == (state.asked, P)
+    assert masks.dtype == bool and masks.shape == (2 * state.pairs, P)
     assert state.pairs == min(budget // 2, 2 ** (P - 1) - 1)
     assert len({row.tobytes() for row in np.packbits(masks, axis=1)}) == len(masks)
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()

@@ -18,6 +18,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.estimator import Estimator, Result
+from xaijax.estimators.exact import Estimate
 from xaijax.estimators.gaussian_process import GaussianProcess
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
@@ -67,19 +68,11 @@ class InstanceValues:
     heavy: np.ndarray  # bool [n], see `heavy_tail`; False where exact
 
     @classmethod
-    def exact(
-        cls,
-        values: np.ndarray,
-        base: np.ndarray,
-        full: np.ndarray,
-        std_errors: np.ndarray | None,
-        span: np.ndarray,
-        summed: np.ndarray,
-    ) -> InstanceValues:
+    def exact(cls, estimate: Estimate) -> InstanceValues:
         """Returns values for which all coalitions were asked."""
-        out = cls.empty(len(values), 0, 0, 0)
-        out.values, out.base, out.full, out.std_errors = values, base, full, std_errors
-        out.span, out.summed = span, summed
+        out = cls.empty(len(estimate.values), 0, 0, 0)
+        for name in ("values", "base", "full", "std_errors", "span", "summed"):
+            setattr(out, name, getattr(estimate, name))
         out.dof[:], out.met[:] = np.inf, True
         return out
 
@@ -215,7 +208,7 @@ def sampled_cost(
     game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.scans:
-            queries.scan_cost(game, len(state.orders), rows[i : i + together])
+            queries.scan_cost(game, len(state.drawn), rows[i : i + together])
         else:
             queries.values_cost(game, len(new) + 2, rows[i : i + together])
 
@@ -270,8 +263,8 @@ def _fill(
     for number, (state, new, last) in enumerate(drawn, start=1):
         first = answers.shape[1] == 0
         if drawn.scans:
-            walked = queries.scan(game, state.orders[pairs:], rows[left])
-            asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
+            walked = queries.scan(game, state.drawn[pairs:], rows[left])
+            asked, pairs = _of_cuts(walked, new, pairs), len(state.drawn)
             if first:
                 ends = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
                 asked = np.concatenate([*ends, asked], axis=1)

@@ -39,7 +39,7 @@ class SamplingCost(NamedTuple):
 
 class Estimator(ABC):
     """A sampled estimator. Its state is what it has drawn so far: any object with `pairs`, the
-    number of units; with `orders` too if a first layer may scan them.
+    number of units; with `drawn`, orders, if a first layer may scan them.
 
     `index` is an `Index`, or an `InteractionIndex` if the estimator samples pairs of players.
     """

@@ -76,11 +76,6 @@ class KernelState:
         return regression(self.P, self.index, self.sizes, self.sets)
 
     @property
-    def asked(self) -> int:
-        """How many coalitions have been asked, empty and full not counted."""
-        return 2 * self.pairs
-
-    @property
     def pairs(self) -> int:
         """How many pairs have been drawn."""
         return len(self.sizes)

@@ -37,16 +37,10 @@ class PermutationState:
     index: Index
     budget: int
     seed: int
-    orders: np.ndarray  # int32 [D, P], Shapley: the first order of each pair; Banzhaf: [0, P]
-    sets: np.ndarray  # bool [D, P], Banzhaf: the first coalition of each pair; Shapley: [0, P]
+    drawn: np.ndarray  # [D, P], the first of each pair: int32, an order; Banzhaf: bool, a coalition
     places: np.ndarray  # int32 [D, 2, P+1]: prefixes by size; or S, then S xor {i}
     seen: dict[bytes, int]  # the place of each coalition by its key
     used_up: bool  # the next pair does not fit the budget
-
-    @property
-    def asked(self) -> int:
-        """How many coalitions have been asked, empty and full not counted."""
-        return len(self.seen) - 2
 
     @property
     def pairs(self) -> int:
@@ -96,17 +90,9 @@ class Permutation(Estimator):
     def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
         """State with nothing drawn yet."""
         total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
-        return PermutationState(
-            P,
-            index,
-            budget,
-            seed,
-            np.zeros((0, P), np.int32),
-            np.zeros((0, P), bool),
-            np.zeros((0, 2, P + 1), np.int32),
-            {bytes(16): 0, total.tobytes(): 1},
-            False,
-        )
+        drawn = np.zeros((0, P), np.int32 if index.draws_orders else bool)
+        places, seen = np.zeros((0, 2, P + 1), np.int32), {bytes(16): 0, total.tobytes(): 1}
+        return PermutationState(P, index, budget, seed, drawn, places, seen, False)
 
     def step(self, state: PermutationState, pairs: int) -> tuple[PermutationState, np.ndarray]:
         """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
@@ -142,11 +128,9 @@ class Permutation(Estimator):
                 np.stack([np.full(len(where), d), where // (P + 1), where % (P + 1)], axis=1)
             )
             places.append(place.reshape(2, P + 1))
-        drawn = drawn[: len(places)]
         new_state = replace(
             state,
-            orders=np.concatenate([state.orders, drawn]) if by_orders else state.orders,
-            sets=state.sets if by_orders else np.concatenate([state.sets, drawn]),
+            drawn=np.concatenate([state.drawn, drawn[: len(places)]]),
             places=np.concatenate([state.places, *(p[None] for p in places)]),
             seen=seen,
             used_up=used_up,
@@ -166,11 +150,11 @@ class Permutation(Estimator):
             # One pair at a time: its ranks for each of its coalitions would be four times the
             # masks.
             for first, last in pairwise([*starts, len(cuts)]):
-                rank = np.argsort(state.orders[pair[first]])
+                rank = np.argsort(state.drawn[pair[first]])
                 np.less(rank, threshold[first:last], out=out[first:last])
             out ^= (half == 1)[:, None]
             return out
-        out = state.sets[pair] ^ (half[:, None] == 1)
+        out = state.drawn[pair] ^ (half[:, None] == 1)
         flipped = np.flatnonzero(cut)
         out[flipped, cut[flipped] - 1] ^= True
         return out
@@ -236,7 +220,7 @@ class Permutation(Estimator):
         if state.index.draws_orders:
             # Player order[s] joins the prefix of size s; in the reverse it joins that of size
             # P-1-s.
-            rank = np.argsort(state.orders[pairs], axis=1)
+            rank = np.argsort(state.drawn[pairs], axis=1)
             both = np.diff(first, axis=2)
             both += np.diff(second, axis=2)[:, :, ::-1]
             both /= 2
@@ -244,7 +228,7 @@ class Permutation(Estimator):
             at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
             listed = both.reshape(len(both), rank.size, both.shape[3])
             return listed.take(at, axis=1).reshape(both.shape)
-        sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
+        sign = np.where(state.drawn[pairs], 0.5, -0.5)[..., None]
         return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))
 
 

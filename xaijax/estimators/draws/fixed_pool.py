@@ -12,6 +12,7 @@ Letters: N games, P players, m orders, n pool rows, G strata, K scores.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,21 +68,16 @@ def crossed(
     """Follows every order with every row of the pool, for all games."""
     refuse_means(game, design, samples, rows.strata, game.probe().outputs)
     m, n = sizes(samples, rows.strata)
-    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
+    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m) for g in range(rows.games)]
     values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
     return Crossed(values, errors, pool, m, n)
 
 
 def _one(
-    game: GameRun,
-    design: Design,
-    drawn: tuple[np.ndarray, np.ndarray],
-    factors: np.ndarray,
-    m: int,
-    n: int,
+    game: GameRun, design: Design, drawn: Sequence[np.ndarray], factors: np.ndarray, m: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values, errors, the pool's part of these) of one game; [T, K] each."""
-    G, T, K = len(factors), design.terms, game.probe().outputs
+    n, G, T, K = len(drawn[0]), len(factors), design.terms, game.probe().outputs
     by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
     by_row = np.zeros((n, T, K))  # means over orders
     squares = np.zeros((G, T, K))
@@ -94,7 +90,7 @@ def _one(
             part = slice(low, min(low + chunk, n))
             # Every order with each of these rows.
             both = [np.repeat(one[part, None], last - first, axis=1) for one in drawn]
-            terms = asked_terms(game, design, both[0], both[1], first, last)
+            terms = asked_terms(game, design, both, first)
             assert terms is not None
             by_row[part] += terms.sum(axis=1) / m
             for g in range(G):

@@ -226,7 +226,7 @@ def _of_two(
         return np.einsum("vl,nlk->nvk", contrast, Q)
 
     values, errors, freedom = [], [], 0.0
-    for _, run in draws.runs(game, design, rows, joint=True):
+    for run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
         for one in run.moments.mean:  # raises for a division by 0, and says for which set
             quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
@@ -248,7 +248,7 @@ def _fresh(
 ) -> SampledValues:
     """Independent draws, until they are done or the stopping rule is met."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
-    for _, run in draws.runs(game, design, rows):
+    for run in draws.runs(game, design, rows):
         part = _one_run(run, factors, width, plan)
         for kept, one in zip((values, errors, freedom, counts, bounds), part, strict=True):
             kept.append(one)
