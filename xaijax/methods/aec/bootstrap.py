@@ -60,9 +60,8 @@ class ReplicateMoments:
 
 def refuse_many(found: FirstPass, count: int) -> None:
     """Raises MemoryPlanError if the effects of all replicates do not fit into memory."""
-    held = (
-        48 * count * max(1, len(found.target.positives)) * found.F
-    )  # for effects, and for what is sorted to ranks
+    # For effects, and for what is sorted to ranks.
+    held = 48 * count * max(1, len(found.target.positives)) * found.F
     memory = usable(available_host_memory())
     if held > memory:
         raise MemoryPlanError(
@@ -98,23 +97,13 @@ def replicate_effects(plan: BootstrapPlan, count: int) -> np.ndarray:
     return np.concatenate([_batch(plan, np.arange(a, min(count, a + size))) for a in firsts])
 
 
-def errors(replicates: np.ndarray) -> np.ndarray:
-    """Standard errors [K', F]: the standard deviation over the replicates [S, K', F] without
-    NaN.
-    """
-    return np.nanstd(replicates, axis=0, ddof=1)
-
-
 def rank_shares(replicates: np.ndarray) -> np.ndarray:
     """[K', F, F]: the share of replicates [S, K', F] in which a column (axis 1) has a rank (2)."""
-    F = replicates.shape[2]
-    kept = np.isfinite(replicates).all(axis=2)
-    out = np.zeros((replicates.shape[1], F, F))
-    for at in range(len(out)):
-        found = ranks(replicates[kept[:, at], at])
-        for j in range(F):
-            out[at, j] = np.bincount(found[:, j], minlength=F) / len(found)
-    return out
+    shares, F = [], replicates.shape[2]
+    for of_class in replicates.swapaxes(0, 1):
+        places = ranks(of_class[np.isfinite(of_class).all(axis=1)])
+        shares.append([np.bincount(column, minlength=F) / len(places) for column in places.T])
+    return np.array(shares)
 
 
 def _batch(plan: BootstrapPlan, replicates: np.ndarray) -> np.ndarray:
@@ -150,8 +139,7 @@ def _target_slopes(
         own = np.diagonal(moments.products, axis1=1, axis2=2)[:, :F]
         beta = moments.products[:, F, :F] / np.where(moments.constant, 1.0, own)
         return (beta * unit)[:, None]
-    spreads = moments.spread if plan.standardize else None
-    beta = replicate_slopes(plan.draws, found, plan.logistic, replicates, spreads, moments.absent)
+    beta = _logistic_slopes(plan, plan.logistic, replicates, moments)
     return beta * (unit[:, None] if plan.standardize else unit)
 
 
@@ -218,19 +206,17 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # x [G, R], total [S, R] or [S
 _sums = jax.jit(replicate_sums)
 
 
-def replicate_slopes(
-    draws: Draws,
-    found: FirstPass,
-    full: LogisticFit,
-    replicates: np.ndarray,  # [S]
-    spreads: np.ndarray | None,  # [S, F], to standardise the replicates' columns
-    absent: np.ndarray,  # bool [S, K'], replicates without one of the two sides: not fitted
+def _logistic_slopes(
+    plan: BootstrapPlan, full: LogisticFit, replicates: np.ndarray, moments: ReplicateMoments
 ) -> np.ndarray:
-    """Slopes of (x - mean) / spread, with the full sample's mean and spread, [S, K', F]."""
+    """Slopes of (x - mean) / spread, with the full sample's mean and spread, [S, K', F].
+
+    Replicates in which a class, or all others, have no row are not fitted.
+    """
+    draws, found = plan.draws, plan.found
     S, K = len(replicates), len(found.target.positives)
-    penalty = np.broadcast_to(penalties(found, spreads is not None), (S, found.F))
-    if spreads is not None:
-        penalty = penalty * spreads**2
+    penalty = np.broadcast_to(penalties(found, False), (S, found.F))
+    penalty = moments.spread**2 if plan.standardize else penalty
     small = np.array([one is not None and len(one.values) <= FEW for one in full.tables])
     tabled, rest = np.flatnonzero(small), np.flatnonzero(~small & found.fitted)
     beta = np.zeros((S, K, found.F))
@@ -249,7 +235,7 @@ def replicate_slopes(
                 return _weighted(draws, found, replicates, features, found.target.positives[at])
 
             start = np.broadcast_to(full.theta[at, features], (S, len(features), 2))
-            skip = np.broadcast_to(absent[:, at, None], start.shape[:-1])
+            skip = np.broadcast_to(moments.absent[:, at, None], start.shape[:-1])
             evaluate = over(parts, found, features, _sums)
             ended = newton(evaluate, start, penalty[:, features], close=CLOSE, skip=skip)
             beta[:, at, features] = ended.theta[..., 1]

@@ -78,10 +78,8 @@ def device_blocks(
             with jax.enable_x64(True):
                 yield jax.device_put(_padded(block, found, features, k))
 
-    if not rows.in_memory:
-        return placed
-    kept = list(placed())
-    return lambda: iter(kept)
+    blocks = list(placed()) if rows.in_memory else None
+    return placed if blocks is None else lambda: iter(blocks)
 
 
 def _by_newton(
@@ -113,10 +111,7 @@ def _by_newton(
 
 
 def over(
-    parts: Callable[[], Iterable[Any]],
-    found: FirstPass,
-    features: np.ndarray,
-    sums_of: Callable[..., Any] = _sums,
+    parts: Callable[[], Iterable[Any]], found: FirstPass, features: np.ndarray, sums_of: Any = _sums
 ) -> Callable[[np.ndarray], np.ndarray]:
     """theta [..., G, 2] -> sums [..., G, 5] over all parts; `parts` starts a pass.
 
@@ -214,9 +209,9 @@ def _by_sklearn(
                 slopes[at, j], theta[at, j] = b, reached
                 if distant:
                     unit = 1.0 if standardize else found.spread[j]
+                    both = f"({b:.3g}, {reached[1] / unit:.3g})"
                     equal = map(int, np.flatnonzero(found.first == j))
-                    k = positives[at]
-                    far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
+                    far += [f"{_named(found, i, positives[at])} {both}" for i in equal]
                 else:
                     stuck[j] |= not converged
     warn_far(far)
@@ -264,11 +259,11 @@ OPTIONS = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(np.f
 
 
 def stopping_point(
-    x: np.ndarray,  # float64 [R]
-    y: np.ndarray,  # [R], 0 or 1
-    weights: np.ndarray | None,  # [R]; None: all 1
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[float, float, bool]:
     """Intercept and slope where the solver stops, and whether it converged.
+
+    x: float64 [R]; y: 0 or 1 [R]; weights: [R], None: all 1.
 
     The loss is (sum w log(1 + exp(eta)) - w y eta) / sum w + b^2 / (2 sum w) with eta = a + b x:
     the mean of the logistic loss, and the L2 penalty of C = 1.
@@ -318,23 +313,11 @@ CLOSE = 1e-2
 NAMED = 10  # columns in a warning
 
 
-@dataclass(frozen=True)
-class Far:
-    """A slope that is far from the minimum."""
-
-    fit: str  # the column, by name
-    stopped: float  # slopes per unit of the column, or of its spread if standardised
-    minimum: float
-
-
-def minimum(
-    z: np.ndarray,  # [R], the standardised column
-    y: np.ndarray,  # [R], 0 or 1
-    weights: np.ndarray | None,  # [R]; None: all 1
-    start: tuple[float, float],  # intercept and slope where the solver stopped
-    penalty: float,  # weight of half the squared slope
-) -> np.ndarray:
+def minimum(z: np.ndarray, y: np.ndarray, weights: Any, start: Any, penalty: float) -> np.ndarray:
     """Intercept and slope [2] at the minimum, to about `CLOSE` squared.
+
+    z: the standardised column [R]; y: 0 or 1 [R]; weights: [R], None: all 1; start: intercept and
+    slope where the solver stopped; penalty: the weight of half the squared slope.
 
     The first Newton step is the check: it takes one pass over the rows if it is small, as it mostly
     is. NumPy is used because a compiled kernel costs more if few rows are fitted, and shapes
@@ -370,16 +353,15 @@ def is_far(stopped: float, reached: float, positive: float, weight: float, penal
     return bool(abs(reached - stopped) > max(SHARE * abs(reached), ERRORS * noise))
 
 
-def warn_far(far: list[Far]) -> None:
-    """Gives one warning that names the columns and both slopes."""
+def warn_far(far: list[str]) -> None:
+    """Gives one warning that names the columns and both slopes, if there are some."""
     if not far:
         return
-    named = [f"{one.fit} ({one.stopped:.3g}, {one.minimum:.3g})" for one in far[:NAMED]]
     more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
     checks.warn(
         "solver='sklearn': the logistic fit of y stopped far from its minimum on (slope where it "
-        f"stopped, slope at the minimum): {', '.join(named)}{more}. The size and the sign of these "
-        "effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "
+        f"stopped, slope at the minimum): {', '.join(far[:NAMED])}{more}. The size and the sign of "
+        "these effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "
         "solver='newton' for the minimum, or standardize=True for a list that does not depend on "
         "units."
     )
@@ -400,30 +382,24 @@ class ValueTable:
 
 
 def value_table(
-    table: InMemoryRows,
-    j: int,
-    codes: np.ndarray,  # intp [M], places of the classes
-    positives: tuple[int, ...],
+    table: InMemoryRows, j: int, codes: np.ndarray, positives: tuple[int, ...]
 ) -> ValueTable | None:
     """Column j as a table, or None if it has too many distinct values for a gain.
 
     Sums of weights are exact if the weights are whole numbers, so the fit equals that on the rows.
+    codes: intp [M], places of the classes.
     """
-    column = table.column(j)
-    found = _places(column)
+    found = _places(table.column(j))
     if found is None:
         return None
     values, places = found
-    size = len(values)
-    total = np.bincount(places, table.weights, size)
-    positive = np.empty((len(positives), size))
-    for at, k in enumerate(positives):
-        of_class = codes == k
-        if table.weights is None:
-            positive[at] = np.bincount(places[of_class], minlength=size)
-        else:
-            positive[at] = np.bincount(places[of_class], table.weights[of_class], size)
-    return ValueTable(values, places, total.astype(np.float64), positive)
+
+    def counted(rows: Any) -> np.ndarray:
+        weights = None if table.weights is None else table.weights[rows]
+        return np.bincount(places[rows], weights, len(values)).astype(np.float64)
+
+    positive = np.stack([counted(codes == k) for k in positives])
+    return ValueTable(values, places, counted(slice(None)), positive)
 
 
 def _places(column: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
