@@ -30,6 +30,7 @@ from xaijax.games.run import GameRun
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
+AnyIndex: TypeAlias = Index | InteractionIndex
 # What `estimator=` takes: "auto", "exact" and the names of METHODS.
 EstimatorName: TypeAlias = Literal["auto", "exact", "permutation", "kernel", "gaussian-process"]
 METHODS: dict[str, Estimator] = {
@@ -132,12 +133,7 @@ class InstanceValues:
 
 
 def refuse_undrawable(
-    game: GameRun,
-    method: str,
-    index: Index | InteractionIndex,
-    budget: int,
-    K: int = 1,
-    given: bool = True,
+    game: GameRun, method: str, index: AnyIndex, budget: int, K: int = 1, given: bool = True
 ) -> None:
     """Raises MemoryPlanError for a budget whose coalitions cannot be held.
 
@@ -162,7 +158,7 @@ def sampled(
     game: GameRun,
     rows: np.ndarray,
     method: str,
-    index: Index | InteractionIndex,
+    index: AnyIndex,
     budget: int,
     seed: int,
     rule: Rule | None = None,
@@ -174,11 +170,10 @@ def sampled(
     """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
-    own = SAMPLERS[method]
-    drawn = _Drawn(game, own, index, budget, seed, rule.checks if rule else 0)
+    drawn = _Drawn(game, method, index, budget, seed, rule.checks if rule else 0)
     together = _together(game, method, index, budget)
     # One array for all: parts that are joined at the end would be there twice.
-    out = InstanceValues.empty(len(rows), own.count(game.P), K, len(drawn.stops))
+    out = InstanceValues.empty(len(rows), drawn.method.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
         chunk = rows[i : i + together]
         _fill(out.part(i, i + len(chunk)), game, chunk, drawn, rule)
@@ -186,7 +181,7 @@ def sampled(
     return out
 
 
-def _together(game: GameRun, method: str, index: Index | InteractionIndex, budget: int) -> int:
+def _together(game: GameRun, method: str, index: AnyIndex, budget: int) -> int:
     """How many instances are asked, and then worked at, together."""
     K = game.probe().outputs
     fit = game.engine.memory.fits("results", 24 * K * (budget + 2))
@@ -202,7 +197,7 @@ def sampled_cost(
     """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
-    drawn = _Drawn(game, METHODS[method], index, budget, seed)
+    drawn = _Drawn(game, method, index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
     game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
@@ -217,25 +212,20 @@ class _Drawn:
     """The coalitions up to each checkpoint, drawn once for all instances."""
 
     def __init__(
-        self,
-        game: GameRun,
-        method: Estimator,
-        index: Index | InteractionIndex,
-        budget: int,
-        seed: int,
-        checks: int = 0,
+        self, game: GameRun, method: str, index: AnyIndex, budget: int, seed: int, checks: int = 0
     ) -> None:
         """checks: while the number of units doubles; 0: one at the end."""
-        self.method, self.most, self.seed = method, budget, seed
-        units, least = method.units(game.P, index, budget), method.first_stop(game.P)
+        self.method, self.most, self.seed = SAMPLERS[method], budget, seed
+        units = self.method.units(game.P, index, budget)
+        least = self.method.first_stop(game.P)
         steps = [least << i for i in range(48)]
         if checks == 2:  # the half way, which is no further than the first of the next doubling
             steps = sorted([*steps, *(3 * step // 2 for step in steps)])
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
-        self.orders = method.scans_orders(index)
+        self.orders = self.method.scans_orders(index)
         self.scans = self.orders and game.may_scan()
-        self._state = method.init(game.P, index, budget, seed)
+        self._state = self.method.init(game.P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
 
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
@@ -308,7 +298,7 @@ def _fill(
 
 
 def _estimates(
-    method: Estimator, state: Any, answers: np.ndarray, rows: slice, pairs: slice
+    method: Estimator, state: Any, answers: np.ndarray, rows: Any, pairs: slice
 ) -> np.ndarray:
     """The values that each of some pairs alone gives to some instances, [n, d, P, K]."""
     return method.estimates(state, answers[rows] - answers[rows, :1], pairs)

@@ -117,9 +117,7 @@ class PairSampler(Kernel):
         of_players = super().init(P, named(index.singles), budget, seed)
         return PairsState(**vars(of_players), interactions=index)
 
-    def result(
-        self, state: PairsState, answers: np.ndarray, moves: np.ndarray | None = None
-    ) -> Result:
+    def result(self, state: Any, answers: np.ndarray, moves: np.ndarray | None = None) -> Result:
         """Players, then pairs, and their standard errors; values [N, M, K].
 
         Arguments as for `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`

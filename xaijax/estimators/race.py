@@ -35,6 +35,7 @@ from xaijax.estimators.stopping import (
     Top,
     by_quantile,
     larger,
+    of_both,
     pair_moments,
     players_of,
     signs_of,
@@ -336,14 +337,13 @@ class Race:
         own_square, other_square = own_square - m * own**2, other_square - m * other**2
         product = product - m * own * other
         # What was borrowed at D pairs fades as they become many.
-        borrowed = [np.take_along_axis(self.borrowed, one, axis=1) for one in (members, others)]
-        own_square += (m - 1) / m * borrowed[0][:, :, None]
-        other_square += (m - 1) / m * borrowed[1][:, None]
-        centre = [np.take_along_axis(self.centre, one, axis=1) for one in (members, others)]
-        own, other = own + centre[0][:, :, None], other + centre[1][:, None]
-        signs = signs_of(np.take_along_axis(values, members, axis=1))[:, :, None]
+        borrowed, centre = (of_both(t, members, others) for t in (self.borrowed, self.centre))
+        own_square += (m - 1) / m * borrowed[0]
+        other_square += (m - 1) / m * borrowed[1]
+        own, other = own + centre[0], other + centre[1]
+        signs = signs_of(of_both(values, members, others)[0])
         sums = own_square, other_square, product
-        certain = larger(signs, own, other, *sums, by_quantile(self._quantiles(m), m))
+        certain = larger(signs, own, other, sums, by_quantile(self._quantiles(m), m))
         apart = np.abs(own) - np.abs(other) > 2 * self.resolution[:, None, None, None]
         return certain & apart & (place >= 0)[:, :, None]
 

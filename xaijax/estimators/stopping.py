@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,8 @@ from xaijax.estimators.estimator import Result
 TOGETHER = 32  # pairs in one sum, always: sums would be grouped otherwise
 NUMBERS = 1 << 20  # of a chunk of instances at a time
 
+# (means, sums of squares, players) -> whether the means are certainly above 0, see `larger`
+Positive = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 # (instances, pairs) -> the values that each of these pairs alone gives, [n', d, P, K]
 Estimates = Callable[[slice | np.ndarray, slice], np.ndarray]
 
@@ -145,22 +147,16 @@ class Top:
             return np.ones((n, P), bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
-        own = np.take_along_axis(values, members, axis=1)[:, :, None]  # [n, k, 1, K]
-        across = np.take_along_axis(values, others, axis=1)[:, None]  # [n, 1, others, K]
+        own, across = of_both(values, members, others)
         about = values if self.bounds is None else None
         squares, products = pair_moments(check, members, about)
-        own_square = np.take_along_axis(squares, members, axis=1)[:, :, None]
-        other_square = np.take_along_axis(squares, others, axis=1)[:, None]
         if self.bounds is None:
-            # The standard errors may know of more spread than few draws show.
-            known = check.result.std_errors**2 * D * (D - 1)  # NaN if nothing is known
-            known_own = np.take_along_axis(known, members, axis=1)[:, :, None]
-            own_square = np.maximum(own_square, known_own)
-            known_other = np.take_along_axis(known, others, axis=1)[:, None]
-            other_square = np.maximum(other_square, known_other)
+            # The standard errors may know of more spread than few draws show; NaN if of none.
+            squares = np.maximum(squares, check.result.std_errors**2 * D * (D - 1))
             positive = by_quantile(quantile, D)
         else:
             positive = self._by_bounds(D, alpha)
+        own_square, other_square = of_both(squares, members, others)
         # Only what could be told apart at all, by more than rounding.
         least = 2 * check.resolution[:, None, None, None]
         if self.k == P:
@@ -171,7 +167,7 @@ class Top:
         apart = np.abs(own) - np.abs(across) > least
         product = np.take_along_axis(products, others[:, None], axis=2)
         sums = own_square, other_square, product
-        certain = larger(signs_of(own), own, across, *sums, positive) & apart
+        certain = larger(signs_of(own), own, across, sums, positive) & apart
         return players_of(~certain, members, others)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
@@ -182,29 +178,28 @@ class Top:
             "Raise budget=; values that are equal are never told apart."
         )
 
-    def _by_bounds(self, D: int, alpha: float) -> Callable[..., np.ndarray]:
+    def _by_bounds(self, D: int, alpha: float) -> Positive:
         """`positive` of `larger`: each contribution is within +- the span of the bounds, and so is
         its mean over a pair.
         """
         assert self.bounds is not None
-        span = self.bounds[1] - self.bounds[0]
-
-        def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
-            return log_bounded_factor(D * mean, square, 2.0 * players * span) >= math.log(1 / alpha)
-
-        return positive
+        span, least = self.bounds[1] - self.bounds[0], math.log(1 / alpha)
+        return lambda mean, square, players: (
+            log_bounded_factor(D * mean, square, 2.0 * players * span) >= least
+        )
 
     def _refuse_outside(self, check: Checkpoint) -> None:
         """Raises ModelOutputError for answers outside the bounds."""
         if self.bounds is None:
             return
-        low, high = self.bounds
-        for one in np.concatenate([check.low, check.high]):
-            if not low - check.resolution.max() <= one <= high + check.resolution.max():
-                raise ModelOutputError(
-                    f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
-                    f"{one:.6g}. Give bounds that all answers are within, or leave bounds= out."
-                )
+        (low, high), slack = self.bounds, check.resolution.max()
+        ends = np.concatenate([check.low, check.high])
+        outside = ends[~((low - slack <= ends) & (ends <= high + slack))]
+        if len(outside):
+            raise ModelOutputError(
+                f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
+                f"{outside[0]:.6g}. Give bounds that all answers are within, or leave bounds= out."
+            )
 
 
 # What an instance does never depends on the others of the call.
@@ -221,23 +216,28 @@ def shared_by(k: int, P: int, K: int) -> int:
     return 2 * K * (P if k == P else P + k - 1)
 
 
+def of_both(
+    table: np.ndarray, members: np.ndarray, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of members int [n, k, K] and of others int [n, o, K] in a table [n, P, K], as
+    [n, k, 1, K] and [n, 1, o, K].
+    """
+    own, other = (np.take_along_axis(table, one, axis=1) for one in (members, others))
+    return own[:, :, None], other[:, None]
+
+
 def larger(
-    signs: np.ndarray,
-    own: np.ndarray,
-    other: np.ndarray,
-    own_square: np.ndarray,
-    other_square: np.ndarray,
-    product: np.ndarray,
-    positive: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    signs: np.ndarray, own: np.ndarray, other: np.ndarray, sums: Any, positive: Positive
 ) -> np.ndarray:
     """Whether |phi_i| > |phi_j| and the sign of phi_i are certain: s phi_i + u phi_j > 0 for both
     u = -1 and 1; bool. Arrays broadcast.
 
     signs: s, -1 or 1, the claimed sign of phi_i. own, other: means of the two over the pairs that
-    sampled both. The squares and the product: sums over these pairs of the deviations from the
-    means. positive(mean, square, players): whether a mean of draws with such a sum of squares is
-    certainly above 0, for draws that add up this number of players.
+    sampled both. sums: over these pairs, the squares of each one's deviations from its mean, and
+    their products. positive(mean, square, players): whether a mean of draws with such a sum of
+    squares is certainly above 0, for draws that add up this number of players.
     """
+    own_square, other_square, product = sums
     found = np.ones(np.broadcast_shapes(own.shape, other.shape), bool)
     for u in (-1.0, 1.0):
         square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
@@ -250,13 +250,9 @@ def signs_of(values: np.ndarray) -> np.ndarray:
     return np.where(values < 0, -1.0, 1.0)
 
 
-def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Callable[..., np.ndarray]:
+def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Positive:
     """`positive` of `larger` by a number of standard errors of a mean of `count` draws."""
-
-    def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
-        return mean > quantile * np.sqrt(square / (count * (count - 1)))
-
-    return positive
+    return lambda mean, square, _: mean > quantile * np.sqrt(square / (count * (count - 1)))
 
 
 def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np.ndarray:

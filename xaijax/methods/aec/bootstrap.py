@@ -23,7 +23,7 @@ from xaijax.methods.aec.first_pass import FirstPass, of_first
 from xaijax.methods.aec.learner import Learner
 from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.logistic import LogisticFit, ValueTable, over, penalties, stacked
-from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows, block_rows
+from xaijax.methods.aec.rows import InMemoryRows, Rows, block_rows
 from xaijax_kernels.collinearity.effects import effects, feature_slopes, ranks, sums_of_others
 from xaijax_kernels.collinearity.newton import newton, replicate_sums
 from xaijax_kernels.engine.memory import available_host_memory
@@ -302,47 +302,40 @@ class Draws:
     seed: int
 
     @property
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> list[int]:
         """Number of rows of each piece; all but the last are equal, and a block holds whole
         pieces.
         """
         piece = min(PIECE, block_rows(len(self.rows.names)))
         left = self.count % piece
-        return np.array([piece] * (self.count // piece) + [left] * (left > 0))
+        return [piece] * (self.count // piece) + [left] * (left > 0)
 
-    def pieces(self, replicates: np.ndarray) -> Iterator[tuple[RowBlock, np.ndarray]]:
+    def pieces(self, replicates: np.ndarray) -> Iterator[tuple[InMemoryRows, np.ndarray]]:
         """Yields each piece of rows with its weights in the replicates, float64 [S, R]; one
         pass.
         """
         sizes, at = self.sizes, 0
-        draws = [self._draws(int(r)) for r in replicates]
+        draws = [(int(r), self._draws(int(r))) for r in replicates]
         for block in self.rows.blocks():
-            for first in range(0, len(block.y), int(sizes[0])):
-                rows = slice(first, first + int(sizes[at]))
-                weights = None if block.weights is None else block.weights[rows]
-                times = np.empty((len(replicates), int(sizes[at])))
-                for s, r in enumerate(replicates):
-                    times[s] = self._times(int(r), at, int(sizes[at]), int(draws[s][at]))
-                part = RowBlock(block.x[:, rows], block.y[rows], weights)
-                yield part, times if weights is None else times * weights
+            for first in range(0, len(block.y), sizes[0]):
+                part = block.part(slice(first, first + sizes[at]))
+                times = np.stack([self._times(r, at, sizes[at], each[at]) for r, each in draws])
+                yield part, times if part.weights is None else times * part.weights
                 at += 1
 
     def of_rows(self, replicate: int) -> np.ndarray:
         """Number of times that each row is drawn in one replicate, float64 [M]."""
-        draws = self._draws(replicate)
-        parts = [
-            self._times(replicate, at, int(size), int(draws[at]))
-            for at, size in enumerate(self.sizes)
-        ]
-        return np.concatenate(parts).astype(np.float64)
+        pieces = enumerate(zip(self.sizes, self._draws(replicate), strict=True))
+        return np.concatenate([self._times(replicate, at, *both) for at, both in pieces])
 
-    def _draws(self, replicate: int) -> np.ndarray:
+    def _draws(self, replicate: int) -> list[int]:
         """Number of the M draws that fall into each piece."""
         stream = np.random.Philox(key=self.seed, counter=[0, 0, replicate, 1])
-        return np.random.Generator(stream).multinomial(self.count, self.sizes / self.count)
+        shares = np.array(self.sizes) / self.count
+        return np.random.Generator(stream).multinomial(self.count, shares).tolist()
 
     def _times(self, replicate: int, piece: int, rows: int, draws: int) -> np.ndarray:
-        """Number of times that each row of a piece is drawn, [R]."""
+        """Number of times that each row of a piece is drawn, float64 [R]."""
         stream = np.random.Philox(key=self.seed, counter=[0, piece, replicate, 0])
         places = np.random.Generator(stream).integers(0, rows, draws, dtype=np.int32)
-        return np.bincount(places, minlength=rows)
+        return np.bincount(places, minlength=rows).astype(np.float64)

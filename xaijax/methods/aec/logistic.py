@@ -21,7 +21,7 @@ from xaijax.core import checks
 from xaijax.core.process import cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.first_pass import FirstPass
-from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows
+from xaijax.methods.aec.rows import InMemoryRows, Rows
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
 
@@ -140,13 +140,9 @@ def _from_sample(
     if found.moments.rows < 4 * SAMPLE:
         return start
     if isinstance(rows, InMemoryRows):
-        step = found.moments.rows // SAMPLE
-        weights = None if rows.weights is None else rows.weights[::step]
-        block = RowBlock(np.asarray(rows.x[:, ::step], np.float64), rows.y[::step], weights)
+        block = rows.part(slice(None, None, found.moments.rows // SAMPLE))
     else:
-        block = next(iter(rows.blocks()))
-        weights = None if block.weights is None else block.weights[:SAMPLE]
-        block = RowBlock(block.x[:, :SAMPLE], block.y[:SAMPLE], weights)
+        block = next(iter(rows.blocks())).part(slice(SAMPLE))
     placed = _padded(block, found, features, k)
     if placed[2].sum() in (0.0, placed[1].sum()):
         return start
@@ -156,7 +152,7 @@ def _from_sample(
 
 
 def _padded(
-    block: RowBlock, found: FirstPass, features: np.ndarray, k: int
+    block: InMemoryRows, found: FirstPass, features: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """x [G, R], total [R] and positive [R] with R rounded up to a whole number of tiles."""
     size = len(block.y)
