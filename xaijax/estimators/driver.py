@@ -23,7 +23,7 @@ from xaijax.estimators.gaussian_process import GaussianProcess
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
-from xaijax.estimators.race import RaceLimits, RaceResult, race
+from xaijax.estimators.race import GamePairs, RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
 from xaijax.games import queries
 from xaijax.games.run import GameRun
@@ -142,15 +142,13 @@ def refuse_undrawable(
     memory, P = game.engine.memory.whole, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
-        other = ""
-        if method in METHODS and METHODS["permutation"].cost(P, index, budget, K).held <= memory:
-            other = ", say estimator='permutation'"
+        fits = METHODS["permutation"].cost(P, index, budget, K).held <= memory
+        other = ", say estimator='permutation'" if fits and method in METHODS else ""
         who = f"estimator={method!r}" if method in METHODS else "sampling of pairs"
         raise MemoryPlanError(
-            f"budget={budget:,}{'' if given else ' (the default)'}: what {who} draws of {P:,} "
-            f"players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,.0f} bytes, more "
-            f"than max_memory={memory:,}. Say a smaller budget={other}, group columns with "
-            "players=, or raise max_memory=."
+            f"budget={budget:,}{'' if given else ' (the default)'}: {who} with {P:,} players and "
+            f"{K:,} outputs holds about {held:,.0f} bytes, more than max_memory={memory:,}. Say a "
+            f"smaller budget={other}, group columns with players=, or raise max_memory=."
         )
 
 
@@ -288,8 +286,9 @@ def _fill(
         out.met[left] = ~goes_on
         if drawn.orders and not last:
             stops = [s for s in drawn.steps if s > state.pairs]
-            limits = RaceLimits(stops, drawn.most, answers.shape[1] - 2, drawn.seed)
-            for ended in race(game, rule, check, undecided, rows[left], base, limits):
+            limits = RaceLimits(stops, drawn.most, answers.shape[1] - 2)
+            draw = GamePairs(game, rows[left], base, drawn.seed)
+            for ended in race(rule, check, undecided, draw, limits):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():

@@ -288,26 +288,21 @@ def looked_for(
     return np.array(sought, bool)[place]
 
 
-def enough(index: InteractionIndex, P: int, seed: int, C: int) -> int:
-    """About the smallest budget above C by which they are; all coalitions, if need be."""
-    most = (1 << P) - 2
-    while C < most and not _told_apart(index, P, C, seed, C):
-        C = max(C + 2, int(C * STEP))
-    return min(most, -(-C // 10) * 10)
-
-
 def warn_not_looked_for(
     index: InteractionIndex, P: int, seed: int, coalitions: np.ndarray, sought: np.ndarray
 ) -> None:
     """Warns of instances whose large pairs were not looked for, if there are some."""
     lacking = int((~sought).sum())
     if lacking:
-        C = int(coalitions[~sought].max())
+        asked, most = int(coalitions[~sought].max()), (1 << P) - 2
+        C = asked  # to be raised to about the smallest by which they are looked for
+        while C < most and not _told_apart(index, P, C, seed, C):
+            C = max(C + 2, int(C * STEP))
         checks.warn(
-            f"{lacking:,} of {len(sought):,} instances were asked {C:,} coalitions of {P:,} "
+            f"{lacking:,} of {len(sought):,} instances were asked {asked:,} coalitions of {P:,} "
             "players, so few that they may not tell two pairs from two others: no pair that is far "
             "larger than the others was looked for. A single large pair is shrunk towards 0, and "
-            f"its interval may miss it. Raise budget= to about {enough(index, P, seed, C):,}, or "
+            f"its interval may miss it. Raise budget= to about {min(most, -(-C // 10) * 10):,}, or "
             f"say unbiased=True, which needs budget={LEAST * P:,} at least."
         )
 

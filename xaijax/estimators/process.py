@@ -306,9 +306,9 @@ class EvenProcess:
                 rows = alike[start : start + step]
                 # Widths are powers of two, by the answer's own count: its digits do not depend on
                 # the other answers of the call. A pair past the end of the list is -1.
-                pairs = np.full((len(rows), wide), -1)
-                kept = chosen.pairs[rows, :wide]
-                pairs[:, : kept.shape[1]] = kept
+                pairs = chosen.pairs[rows, :wide]
+                missing = wide - pairs.shape[1]
+                pairs = np.pad(pairs, ((0, 0), (0, missing)), constant_values=-1)
                 yield _fitted(rows, pairs, fit, y[rows, :D], self._columns(fit, pairs, D))
 
     def _whitening(self, rate: float, D: int) -> Whitening:
@@ -416,9 +416,8 @@ def _fitted(
     apart = 1 / np.diagonal(inverse, axis1=1, axis2=2).max(axis=1)
     inverse *= scale[:, :, None] * scale[:, None]
     freedom = np.maximum(1, y.shape[1] - used.sum(axis=1))
-    weights = weights[..., 0] * scale
-    own = columns, inverse, weights, left[..., 0], freedom, log_det, apart
-    return Trend(rows, pairs, fit, *own)
+    fitted = columns, inverse, weights[..., 0] * scale, left[..., 0]
+    return Trend(rows, pairs, fit, *fitted, freedom, log_det, apart)
 
 
 def _distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:

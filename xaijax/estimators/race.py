@@ -65,7 +65,6 @@ class RaceLimits:
     stops: Sequence[int]  # pairs at each further check
     budget: int  # coalitions of an instance
     asked: int  # of them, so far
-    seed: int  # of the orders
 
 
 @dataclass
@@ -93,24 +92,17 @@ def most_at_once(P: int) -> int:
 
 
 def race(
-    game: GameRun,
-    rule: Rule,
-    check: Checkpoint,
-    undecided: np.ndarray,
-    rows: np.ndarray,
-    base: np.ndarray,
-    limits: RaceLimits,
+    rule: Rule, check: Checkpoint, undecided: np.ndarray, draw: GamePairs, limits: RaceLimits
 ) -> list[RaceResult]:
     """Runs the race of the instances with few undecided players, as many at a time as fit the
     memory. The other instances sample all their players.
 
-    undecided: bool [N, P], rows: the game's instances of the check, base [N, K] their v(nothing).
+    undecided: bool [N, P].
     """
     _, P, K = check.result.values.shape
     chosen = np.flatnonzero(few_undecided(undecided, check.pairs))
     # An instance's sums: a count, and five for each output.
-    step = game.engine.memory.fits("results", 8 * min(P, CANDIDATES) * P * (1 + 5 * K))
-    draw = _GamePairs(game, rows, base, limits.seed)
+    step = draw.game.engine.memory.fits("results", 8 * min(P, CANDIDATES) * P * (1 + 5 * K))
     parts = [chosen[i : i + step] for i in range(0, len(chosen), step)] if step else []
     ended = [run_race(rule, check, some, undecided[some], draw, limits) for some in parts]
     return [one for one in ended if one is not None]
@@ -171,13 +163,13 @@ def run_race(
 
 
 @dataclass(frozen=True)
-class _GamePairs:
+class GamePairs:
     """`DrawPairs` of a game."""
 
     game: GameRun
     rows: np.ndarray  # int [N], of the game, for the instances of the check
-    base: np.ndarray  # [N, K]
-    seed: int
+    base: np.ndarray  # [N, K], their v(nothing)
+    seed: int  # of the orders
 
     def __call__(
         self, some: np.ndarray, who: np.ndarray, first: int, stop: int
@@ -194,21 +186,16 @@ class _GamePairs:
             rank = np.argsort(orders, axis=1).astype(np.int32)
             for i in range(0, n, at_once):
                 part = slice(i, min(i + at_once, n))
-                yield part, *self._pairs(some[part], who[part], rank)
-
-    def _pairs(
-        self, some: np.ndarray, who: np.ndarray, rank: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(pairs [n, d, a, K], the largest |v(S) - v(nothing)| [n]); rank: of each player [d, P]"""
-        n, a = who.shape
-        own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
-        others = rank[None, :, None]
-        kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
-        v = queries.own_values(self.game, kept.reshape(n, -1, self.game.P), self.rows[some])
-        v = v.reshape(n, len(rank), a, EACH, -1)
-        far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
-        without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
-        return (joined - without + joined_behind - behind) / 2, far
+                own = np.moveaxis(rank[:, who[part]], 0, 1)[..., None]  # [n', d, a, 1]
+                others, rows = rank[None, :, None], some[part]
+                masks = [others < own, others <= own, others > own, others >= own]
+                kept = np.stack(masks, axis=3).reshape(len(rows), -1, P)
+                v = queries.own_values(self.game, kept, self.rows[rows])
+                v = v.reshape(*own.shape[:3], EACH, K)
+                far = np.abs(v - self.base[rows][:, None, None, None])
+                without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
+                pairs_of = (joined - without + joined_behind - behind) / 2
+                yield part, pairs_of, far.reshape(len(rows), -1).max(axis=1)
 
 
 @dataclass
@@ -241,14 +228,9 @@ class Race:
         np.put_along_axis(place, players, np.broadcast_to(np.arange(E), (n, E)), axis=1)
         squares, products = pair_moments(check, np.repeat(players[:, :, None], K, axis=2), values)
         own_square = np.take_along_axis(squares, players[:, :, None], axis=1)[:, :, None]
-        shape = products.shape
-        sums = (
-            np.zeros(shape),
-            np.zeros(shape),
-            np.broadcast_to(own_square, shape).copy(),
-            np.broadcast_to(squares[:, None], shape).copy(),
-            products,
-        )
+        known = (own_square, squares[:, None])
+        copies = (np.broadcast_to(one, products.shape).copy() for one in known)
+        sums = (np.zeros_like(products), np.zeros_like(products), *copies, products)
         borrowed = np.maximum(0.0, errors**2 * D - squares / (D - 1)) * D
         count = np.full((n, E, P), D, np.int64)
         fixed = k, alpha, check.resolution, players, place

@@ -27,7 +27,7 @@ outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -283,27 +283,18 @@ def pair_moments(
     step = max(1, NUMBERS // (min(TOGETHER, check.pairs) * P * K))
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
-        chosen = members[rows][:, None]
-        for left in _left(check.estimates, check.pairs, rows, about):
+        chosen, total = members[rows][:, None], np.zeros_like(squares[rows])[:, None]
+        for at in range(0, check.pairs, TOGETHER):
+            pairs = slice(at, min(at + TOGETHER, check.pairs))
+            left = check.estimates(rows, pairs)  # [n', d, P, K]
+            if about is None:
+                sums = np.add.accumulate(np.concatenate([total, left], axis=1), axis=1)
+                before = np.maximum(1, np.arange(pairs.start, pairs.stop))[:, None, None]
+                left, total = left - sums[:, :-1] / before, sums[:, -1:]
+            else:
+                left = left - about[rows, None]
             own = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
             for d in range(left.shape[1]):
                 squares[rows] += left[:, d] ** 2
                 products[rows] += own[:, d, :, None] * left[:, d, None]
     return squares, products
-
-
-def _left(
-    estimates: Estimates, D: int, rows: slice, about: np.ndarray | None
-) -> Iterator[np.ndarray]:
-    """What is left of the pairs' estimates of some instances, [n', d, P, K], chunk after chunk."""
-    total: np.ndarray | float = 0.0
-    for first in range(0, D, TOGETHER):
-        own = estimates(rows, slice(first, min(first + TOGETHER, D)))
-        if about is not None:
-            yield own - about[rows, None]
-            continue
-        left = np.empty_like(own)
-        for d in range(own.shape[1]):
-            left[:, d] = own[:, d] - total / max(1, first + d)
-            total = total + own[:, d]
-        yield left

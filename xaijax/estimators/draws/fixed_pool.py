@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,17 +22,6 @@ from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
 from xaijax.games.run import GameRun
 
 LEVEL = 0.05  # of the bound on what the pool leaves
-
-
-@dataclass(frozen=True)
-class Crossed:
-    """Values and their standard errors, float64."""
-
-    values: np.ndarray  # [N, T, K]
-    std_errors: np.ndarray  # [N, T, K]
-    pool_errors: np.ndarray  # [N, T, K], the part that the pool leaves
-    orders: int
-    pool: int
 
 
 def sizes(samples: int, strata: int) -> tuple[int, int]:
@@ -64,13 +52,14 @@ def refuse_means(game: GameRun, design: Design, samples: int, strata: int, K: in
 
 def crossed(
     game: GameRun, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
-) -> Crossed:
-    """Follows every order with every row of the pool, for all games."""
+) -> list[np.ndarray]:
+    """Follows every order with every row of the pool, for all games. Returns values, their standard
+    errors, and the part of these that the pool leaves; [N, T, K] each.
+    """
     refuse_means(game, design, samples, rows.strata, game.probe().outputs)
     m, n = sizes(samples, rows.strata)
     parts = [_one(game, design, rows.drawn(g, 0, n), factors, m) for g in range(rows.games)]
-    values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
-    return Crossed(values, errors, pool, m, n)
+    return [np.stack(part) for part in zip(*parts, strict=True)]
 
 
 def _one(

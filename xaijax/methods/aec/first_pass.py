@@ -109,10 +109,8 @@ def warn_columns(found: FirstPass, standardize: bool) -> None:
     """Warns of constant columns, by name, and of scales that are far apart."""
     if found.constant.any():
         names = [found.names[j] for j in np.flatnonzero(found.constant)]
-        checks.warn(
-            f"X has constant columns: {', '.join(map(repr, names))}. Their slopes and effects are "
-            "0; leave them out if that is not what you want."
-        )
+        listed = ", ".join(map(repr, names))
+        checks.warn(f"X has constant columns: {listed}. Their slopes and effects are 0.")
     scales = found.spread[~found.constant]
     if not standardize and len(scales) > 1 and scales.max() > FAR_APART * scales.min():
         checks.warn(
@@ -181,14 +179,13 @@ def _of_classes(classes: np.ndarray) -> Target:
     """Raises InputError for a single class, and for classes that are numbers but not whole."""
     if len(classes) < 2:
         raise InputError(
-            f"y has a single class, {checks.shown(classes[0])} (1 class): AEC needs at least two, "
-            "or numbers that differ. Say task='regression' for a constant target, whose effects "
-            "are 0."
+            f"y has a single class, {checks.shown(classes[0])} (1 class): at least two are needed. "
+            "Say task='regression' for a constant target, whose effects are 0."
         )
     if classes.dtype.kind == "f" and len(classes) > 2 and (classes != np.rint(classes)).any():
         raise InputError(
-            f"y has {len(classes):,} distinct values that are not whole numbers, which are no "
-            "classes. Say task='regression', or bin y."
+            f"y has {len(classes):,} distinct values that are not whole numbers, hence no classes. "
+            "Say task='regression', or bin y."
         )
     return Target(classes)
 
@@ -199,6 +196,5 @@ def _unique(y: Any) -> np.ndarray:
     except TypeError:
         kinds = sorted({type(one).__name__ for one in y})
         raise InputTypeError(
-            f"y holds labels of several types ({', '.join(kinds)}); make them all texts or all "
-            "numbers."
+            f"y holds labels of several types ({', '.join(kinds)}): make them all texts or numbers."
         ) from None

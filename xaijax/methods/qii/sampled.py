@@ -313,12 +313,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Sampl
 def _fixed(
     game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: SamplingPlan
 ) -> SampledValues:
-    out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
-    freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
-    stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)
-    stats["orders"] = out.orders
-    stats |= _of_pool(game, out.pool, rows.strata, out.pool_errors, plan.width)
-    return SampledValues(out.values, out.std_errors, stats)
+    values, errors, of_pool = fixed_pool.crossed(game, design, rows, factors, plan.samples)
+    orders, pool = fixed_pool.sizes(plan.samples, rows.strata)
+    freedom = np.full(rows.games, float(min(orders, pool // rows.strata) - 1))
+    stats = _stats(plan, np.full(rows.games, orders * pool), freedom)
+    stats["orders"] = orders
+    stats |= _of_pool(game, pool, rows.strata, of_pool, plan.width)
+    return SampledValues(values, errors, stats)
 
 
 def _of_pool(
