@@ -140,16 +140,11 @@ def asked_terms(
         return design.of(scores, first)
     masks = design.masks(first, stop)
     D, L, P = masks.shape
-    here, place = np.unique(instance, return_inverse=True)
-    coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(donor), D, L))
-
-    def spread(one: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(one.reshape(-1, D, 1), coalition.shape).ravel()
-
-    answers = game.rows_asked(
-        here, spread(place), spread(donor), coalition.ravel(), masks.reshape(-1, P)
-    )
-    return design.of(answers.reshape(*coalition.shape, -1), first)
+    chosen, place = np.unique(instance, return_inverse=True)
+    pairs = np.repeat(place, L), np.repeat(donor, L)
+    coalition = np.tile(np.arange(D * L), len(donor))
+    answers = game.rows_asked(chosen, *pairs, coalition, masks.reshape(-1, P))
+    return design.of(answers.reshape(len(donor), D, L, -1), first)
 
 
 def runs(game: GameRun, design: Design, rows: DrawnRows, joint: bool = False) -> Iterator[Sampling]:
@@ -201,19 +196,15 @@ class TermMoments:
 
 
 def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(value, standard error) of sum_g factors[g] mean_g; [n, T, K] each.
+    """(value, standard error) of sum_g factors[g] mean_g, if moments are not joint; [n, T, K] each.
 
     Errors are NaN if a stratum has fewer than two draws.
     """
     value = np.tensordot(factors, moments.mean, axes=(0, 1))
     count = moments.count.astype(float)
-    diagonal = moments.square
-    if diagonal.shape[3] > 1:
-        T = diagonal.shape[2]
-        diagonal = diagonal[:, :, np.arange(T), np.arange(T)][:, :, :, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(count > 1, factors**2 / (count * (count - 1)), np.nan)
-    return value, np.sqrt(np.tensordot(scale, diagonal[:, :, :, 0], axes=(0, 1)))
+    return value, np.sqrt(np.tensordot(scale, moments.square[:, :, :, 0], axes=(0, 1)))
 
 
 def smooth(
