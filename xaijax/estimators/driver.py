@@ -252,14 +252,14 @@ def _fill(
         first = answers.shape[1] == 0
         if drawn.scans:
             walked = queries.scan(game, state.drawn[pairs:], rows[left])
-            asked, pairs = _of_cuts(walked, new, pairs), len(state.drawn)
+            latest, pairs = _of_cuts(walked, new, pairs), len(state.drawn)
             if first:
                 ends = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
-                asked = np.concatenate([*ends, asked], axis=1)
+                latest = np.concatenate([*ends, latest], axis=1)
         else:
             listed = _Listed(drawn.method, state, new, game.P, first)
-            asked = queries.values(game, listed, rows[left])
-        answers = np.concatenate([answers, asked], axis=1)
+            latest = queries.values(game, listed, rows[left])
+        answers = np.concatenate([answers, latest], axis=1)
         same = ~moves[left].any(axis=1)
         answers[same, 1] = answers[same, 0]  # one row, which a model may have rounded in two ways
         base = out.base[left] = answers[:, 0]
@@ -328,8 +328,8 @@ class _Listed:
         first, last, _ = part.indices(len(self))
         shift = len(self._ends)
         new = self._new[max(0, first - shift) : max(0, last - shift)]
-        own = self._method.masks(self._state, new)
-        return np.concatenate([self._ends[first:last], own])
+        masks = self._method.masks(self._state, new)
+        return np.concatenate([self._ends[first:last], masks])
 
 
 def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:

@@ -58,8 +58,8 @@ def _squares(by_size: Sequence[np.ndarray], P: int) -> np.ndarray:
     """The sum of squares of the weights of all corners in each set of P players; [M]."""
     parts = []
     for s, p in enumerate(by_size, start=1):
-        own = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))
-        parts.append(np.full(math.comb(P, s), 2**s * own))
+        total = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))
+        parts.append(np.full(math.comb(P, s), 2**s * total))
     return np.concatenate(parts)
 
 

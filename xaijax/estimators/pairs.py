@@ -178,9 +178,9 @@ def _answers_of(y: np.ndarray) -> np.ndarray:
     return np.moveaxis(y, 2, 1).reshape(-1, y.shape[1])
 
 
-def _by_instance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _by_instance(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[N, ..., K] of what was found for the answers of y one by one, [N K, ...]."""
-    return np.moveaxis(found.reshape(len(y), y.shape[2], -1), 1, 2)
+    return np.moveaxis(values.reshape(len(y), y.shape[2], -1), 1, 2)
 
 
 def every_other(sizes: np.ndarray) -> np.ndarray:
@@ -210,13 +210,13 @@ def _corrected(
     variance, terms = np.zeros_like(means), np.zeros(left.shape[:2])
     sets, sizes = state.sets[second].astype(float), state.sizes[second]
     for s in np.unique(sizes).tolist():
-        own, a = sizes == s, int((state.sizes[first] == s).sum())
-        for some in chunks(len(y), state.P**2 * y.shape[2]):
-            more, spread = _of_size(sets[own], left[some][:, own], s, state.P, a)
-            means[some] += more
-            variance[some] += spread
-        residuals = left[:, own] - left[:, own].mean(axis=1)[:, None]
-        terms[:, own] = _share_of_draws(s, state.P, a, int(own.sum())) * (residuals**2).sum(axis=2)
+        at, a = sizes == s, int((state.sizes[first] == s).sum())
+        for chunk in chunks(len(y), state.P**2 * y.shape[2]):
+            more, spread = _of_size(sets[at], left[chunk][:, at], s, state.P, a)
+            means[chunk] += more
+            variance[chunk] += spread
+        residuals = left[:, at] - left[:, at].mean(axis=1)[:, None]
+        terms[:, at] = _share_of_draws(s, state.P, a, int(at.sum())) * (residuals**2).sum(axis=2)
     return means, variance, terms
 
 
@@ -283,8 +283,8 @@ def looked_for(
 
     coalitions: int [N], what each was asked of the budget; 0: it is exact.
     """
-    asked, place = np.unique(coalitions, return_inverse=True)
-    sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in asked.tolist()]
+    counts, place = np.unique(coalitions, return_inverse=True)
+    sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in counts.tolist()]
     return np.array(sought, bool)[place]
 
 
@@ -294,12 +294,12 @@ def warn_not_looked_for(
     """Warns of instances whose large pairs were not looked for, if there are some."""
     lacking = int((~sought).sum())
     if lacking:
-        asked, most = int(coalitions[~sought].max()), (1 << P) - 2
-        C = asked  # to be raised to about the smallest by which they are looked for
+        drawn, most = int(coalitions[~sought].max()), (1 << P) - 2
+        C = drawn  # to be raised to about the smallest by which they are looked for
         while C < most and not _told_apart(index, P, C, seed, C):
             C = max(C + 2, int(C * STEP))
         checks.warn(
-            f"{lacking:,} of {len(sought):,} instances were asked {asked:,} coalitions of {P:,} "
+            f"{lacking:,} of {len(sought):,} instances were asked {drawn:,} coalitions of {P:,} "
             "players, so few that they may not tell two pairs from two others: no pair that is far "
             "larger than the others was looked for. A single large pair is shrunk towards 0, and "
             f"its interval may miss it. Raise budget= to about {min(most, -(-C // 10) * 10):,}, or "

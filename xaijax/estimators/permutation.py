@@ -110,8 +110,8 @@ class Permutation(Estimator):
         drawn = draw(state.seed, P, first, stop)
         table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
         seen, places, cuts, used_up = dict(state.seen), [], [], False
-        for d, one in enumerate(drawn, start=first):
-            half = _prefix_keys(table, one) if by_orders else _neighbour_keys(table, one)
+        for d, unit in enumerate(drawn, start=first):
+            half = _prefix_keys(table, unit) if by_orders else _neighbour_keys(table, unit)
             other = half ^ total(table)
             both = np.stack([half, other[::-1] if by_orders else other])
             keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
@@ -135,8 +135,8 @@ class Permutation(Estimator):
             seen=seen,
             used_up=used_up,
         )
-        asked = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
-        return new_state, asked
+        new_cuts = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
+        return new_state, new_cuts
 
     def masks(self, state: PermutationState, cuts: np.ndarray) -> np.ndarray:
         """The coalitions of these (pair, half, cut), or of a part of them; bool [C, P]."""
@@ -201,8 +201,8 @@ class Permutation(Estimator):
             second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
             terms = np.empty((len(table), D))
             for pairs in blocks:
-                found = last if len(blocks) == 1 else self.estimates(state, table, pairs)
-                squares = (found - phi[rows][:, None]) ** 2
+                values = last if len(blocks) == 1 else self.estimates(state, table, pairs)
+                squares = (values - phi[rows][:, None]) ** 2
                 moving = np.where(still[:, None, :, None], 0.0, squares)
                 terms[:, pairs] = moving.sum(axis=(2, 3))
                 for d in range(squares.shape[1]):
@@ -243,8 +243,8 @@ def _prefix_keys(table: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def _neighbour_keys(table: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Keys of S and of S xor {i} for all i; uint64 [P+1, 2]."""
-    own = np.bitwise_xor.reduce(table[members])
-    return np.concatenate([own[None], own ^ table])
+    key = np.bitwise_xor.reduce(table[members])
+    return np.concatenate([key[None], key ^ table])
 
 
 def _all_alike(state: PermutationState) -> bool:
@@ -278,18 +278,18 @@ def _borrowed(
     second, fourth: sums over D of the squared deviations, and of their squares; 0 where not moves.
     """
     P = np.maximum(1, moves.sum(axis=1))[:, None]
-    own = second / (D - 1)
+    alone_square = second / (D - 1)
     spread = (fourth - second**2 / D) * D / (D - 1) ** 3
-    spread = np.maximum(spread, 2 * own**2 / (D - 1))
-    mean = _added(own / P[:, None])
+    spread = np.maximum(spread, 2 * alone_square**2 / (D - 1))
+    mean = _added(alone_square / P[:, None])
     uncertain = _added(spread)
-    between = _added(np.where(moves[:, :, None], (own - mean[:, None]) ** 2, 0.0))
+    between = _added(np.where(moves[:, :, None], (alone_square - mean[:, None]) ** 2, 0.0))
     tiny = np.finfo(float).tiny
     share = np.minimum(1.0, (uncertain + tiny) / (between + tiny))
     alone = (1 - share) ** 2
-    pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * own
+    pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * alone_square
     pooled = np.where(moves[:, :, None], pooled, 0.0)
-    return np.maximum(own, pooled), (D - 1) / (alone + (1 - alone) / P)
+    return np.maximum(alone_square, pooled), (D - 1) / (alone + (1 - alone) / P)
 
 
 def _added(numbers: np.ndarray) -> np.ndarray:

@@ -63,8 +63,8 @@ class Checkpoint:
 
     def of(self, rows: np.ndarray) -> Checkpoint:
         """The same of some of the instances, int [n']."""
-        r, own = self.result, self.estimates
-        estimates = None if own is None else lambda some, pairs: own(rows[some], pairs)
+        r, whole = self.result, self.estimates
+        estimates = None if whole is None else lambda part, pairs: whole(rows[part], pairs)
         result = Result(r.values[rows], r.std_errors[rows], r.dof[rows])
         limits = self.low[rows], self.high[rows], self.resolution[rows]
         return Checkpoint(self.number, self.most, self.pairs, result, *limits, estimates)
@@ -147,7 +147,7 @@ class Top:
             return np.ones((n, P), bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
-        own, across = of_both(values, members, others)
+        top, across = of_both(values, members, others)
         about = values if self.bounds is None else None
         squares, products = pair_moments(check, members, about)
         if self.bounds is None:
@@ -160,14 +160,14 @@ class Top:
         # Only what could be told apart at all, by more than rounding.
         least = 2 * check.resolution[:, None, None, None]
         if self.k == P:
-            open_signs = ~(positive(np.abs(own), own_square, 1) & (np.abs(own) > least))[:, :, 0]
-            found = np.zeros(values.shape, bool)
-            np.put_along_axis(found, members, open_signs, axis=1)
-            return found.any(axis=2)
-        apart = np.abs(own) - np.abs(across) > least
+            open_signs = ~(positive(np.abs(top), own_square, 1) & (np.abs(top) > least))[:, :, 0]
+            open_players = np.zeros(values.shape, bool)
+            np.put_along_axis(open_players, members, open_signs, axis=1)
+            return open_players.any(axis=2)
+        apart = np.abs(top) - np.abs(across) > least
         product = np.take_along_axis(products, others[:, None], axis=2)
         sums = own_square, other_square, product
-        certain = larger(signs_of(own), own, across, sums, positive) & apart
+        certain = larger(signs_of(top), top, across, sums, positive) & apart
         return players_of(~certain, members, others)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
@@ -222,27 +222,27 @@ def of_both(
     """The entries of members int [n, k, K] and of others int [n, o, K] in a table [n, P, K], as
     [n, k, 1, K] and [n, 1, o, K].
     """
-    own, other = (np.take_along_axis(table, one, axis=1) for one in (members, others))
-    return own[:, :, None], other[:, None]
+    member, other = (np.take_along_axis(table, places, axis=1) for places in (members, others))
+    return member[:, :, None], other[:, None]
 
 
 def larger(
-    signs: np.ndarray, own: np.ndarray, other: np.ndarray, sums: Any, positive: Positive
+    signs: np.ndarray, member: np.ndarray, other: np.ndarray, sums: Any, positive: Positive
 ) -> np.ndarray:
     """Whether |phi_i| > |phi_j| and the sign of phi_i are certain: s phi_i + u phi_j > 0 for both
     u = -1 and 1; bool. Arrays broadcast.
 
-    signs: s, -1 or 1, the claimed sign of phi_i. own, other: means of the two over the pairs that
+    signs: s, -1 or 1, the claimed sign of phi_i. member, other: the means over the pairs that
     sampled both. sums: over these pairs, the squares of each one's deviations from its mean, and
     their products. positive(mean, square, players): whether a mean of draws with such a sum of
     squares is certainly above 0, for draws that add up this number of players.
     """
     own_square, other_square, product = sums
-    found = np.ones(np.broadcast_shapes(own.shape, other.shape), bool)
+    certain = np.ones(np.broadcast_shapes(member.shape, other.shape), bool)
     for u in (-1.0, 1.0):
         square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
-        found &= positive(signs * own + u * other, square, 2)
-    return found
+        certain &= positive(signs * member + u * other, square, 2)
+    return certain
 
 
 def signs_of(values: np.ndarray) -> np.ndarray:
@@ -261,10 +261,10 @@ def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np
     tests: bool [n, k, P - k, K], of members int [n, k, K] against others int [n, P - k, K].
     """
     n, k, left, K = tests.shape
-    found = np.zeros((n, k + left, K), bool)
-    np.put_along_axis(found, members, tests.any(axis=2), axis=1)
-    np.put_along_axis(found, others, tests.any(axis=1), axis=1)
-    return found.any(axis=2)
+    players = np.zeros((n, k + left, K), bool)
+    np.put_along_axis(players, members, tests.any(axis=2), axis=1)
+    np.put_along_axis(players, others, tests.any(axis=1), axis=1)
+    return players.any(axis=2)
 
 
 def pair_moments(
@@ -293,8 +293,8 @@ def pair_moments(
                 left, total = left - sums[:, :-1] / before, sums[:, -1:]
             else:
                 left = left - about[rows, None]
-            own = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
+            of_members = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
             for d in range(left.shape[1]):
                 squares[rows] += left[:, d] ** 2
-                products[rows] += own[:, d, :, None] * left[:, d, None]
+                products[rows] += of_members[:, d, :, None] * left[:, d, None]
     return squares, products

@@ -78,22 +78,22 @@ def _one(
         for low in range(0, n, chunk):
             part = slice(low, min(low + chunk, n))
             # Every order with each of these rows.
-            both = [np.repeat(one[part, None], last - first, axis=1) for one in drawn]
+            both = [np.repeat(array[part, None], last - first, axis=1) for array in drawn]
             terms = asked_terms(game, design, both, first)
             assert terms is not None
             by_row[part] += terms.sum(axis=1) / m
             for g in range(G):
-                own = terms[(g - low) % G :: G]
-                by_order[first:last, g] += own.sum(axis=0) / sizes_of[g]
-                squares[g] += np.square(own).sum(axis=(0, 1))
+                stratum = terms[(g - low) % G :: G]
+                by_order[first:last, g] += stratum.sum(axis=0) / sizes_of[g]
+                squares[g] += np.square(stratum).sum(axis=(0, 1))
     value, row_part, rest_part = np.zeros((T, K)), np.zeros((T, K)), np.zeros((T, K))
     for g, factor in enumerate(factors):
-        own = by_row[g::G]
-        count, mean = len(own), own.mean(axis=0)
+        stratum = by_row[g::G]
+        count, mean = len(stratum), stratum.mean(axis=0)
         value += factor * mean
-        row_part += factor**2 * _variance(own) / count
+        row_part += factor**2 * _variance(stratum) / count
         rest = squares[g] - m * count * mean**2
-        rest -= m * np.square(own - mean).sum(axis=0)
+        rest -= m * np.square(stratum - mean).sum(axis=0)
         rest -= count * np.square(by_order[:, g] - mean).sum(axis=0)
         freedom = (m - 1) * (count - 1)
         mean_square = np.maximum(rest, 0) / freedom if freedom else np.full_like(rest, np.nan)

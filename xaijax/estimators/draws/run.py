@@ -44,7 +44,7 @@ class DrawnRows:
         self.games = game.N if groups is None else 1
         self._seed = seed
         self._donors = sampling.Wheel(replacement.weights)
-        self._members = None if groups is None else [sampling.Wheel(one) for one in groups]
+        self._members = None if groups is None else [sampling.Wheel(weights) for weights in groups]
         self._keys = None
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
@@ -67,8 +67,8 @@ class DrawnRows:
         instance = np.empty(stop - first, np.int64)
         for g, wheel in enumerate(self._members):
             # Draw d is number d // G of stratum d % G.
-            own = (first - g + G - 1) // G, (stop - g + G - 1) // G
-            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *own)
+            span = (first - g + G - 1) // G, (stop - g + G - 1) // G
+            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *span)
         return instance, donor
 
 
@@ -99,7 +99,7 @@ class Sampling:
         while self.done < stop:
             first = self.done
             last = min(stop, first - first % chunk + together)
-            drawn = [self.rows.drawn(int(one), first, last) for one in self.chosen]
+            drawn = [self.rows.drawn(int(n), first, last) for n in self.chosen]
             both = np.stack(drawn, axis=1)
             terms = asked_terms(self.game, self.design, both, first, values)
             if terms is None:  # asked again row by row, to name the answer that is wrong

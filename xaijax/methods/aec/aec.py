@@ -235,8 +235,8 @@ class AEC(BaseEstimator):
         """Checks the parameters here, not in the constructor, as scikit-learn requires."""
         checks.one_of(self.task, "task", TASKS)
         checks.one_of(self.solver, "solver", SOLVERS)
-        given = self.standardize
-        checks.yes_or_no(bool(given) if isinstance(given, np.bool_) else given, "standardize")
+        flag = self.standardize
+        checks.yes_or_no(bool(flag) if isinstance(flag, np.bool_) else flag, "standardize")
         if self.decimals is not None:
             if checks.whole_number(self.decimals, "decimals", least=0) > MOST_DECIMALS:
                 raise InputError(
@@ -255,20 +255,20 @@ class AEC(BaseEstimator):
             learner_of(self.learner, self.bootstrap is not None)
 
     def _fit(self, rows: Rows, learner: Learner | None, started: float) -> None:
-        found = first_pass(rows, self.task)
-        labelled = found.target.classes is not None
+        facts = first_pass(rows, self.task)
+        labelled = facts.target.classes is not None
         if labelled and self.solver == "sklearn" and not isinstance(rows, InMemoryRows):
             raise InputError(
                 "solver='sklearn' needs all rows of a classification at once; say solver='newton' "
                 "for chunks."
             )
         if self.bootstrap is not None:
-            refuse_many(found, self.bootstrap)
-        warn_columns(found, self.standardize)
-        target, logistic = self._target_slopes(rows, found, learner)
-        self._first = found.first
+            refuse_many(facts, self.bootstrap)
+        warn_columns(facts, self.standardize)
+        target, logistic = self._target_slopes(rows, facts, learner)
+        self._first = facts.first
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
-            slopes = feature_slopes(found.products, found.constant, self.standardize)
+            slopes = feature_slopes(facts.products, facts.constant, self.standardize)
             if self.decimals is not None:
                 slopes, target = np.round(slopes, self.decimals), np.round(target, self.decimals)
             values = effects(target, sums_of_others(slopes), self.decimals)
@@ -279,8 +279,8 @@ class AEC(BaseEstimator):
             )
         several, std_errors, shares = len(values) > 1, None, None
         if self.bootstrap is not None:
-            draws = Draws(rows, found.moments.rows, self.seed)
-            plan = BootstrapPlan(draws, found, self.standardize, self.decimals, logistic, learner)
+            draws = Draws(rows, facts.moments.rows, self.seed)
+            plan = BootstrapPlan(draws, facts, self.standardize, self.decimals, logistic, learner)
             replicates = self._replicates(plan, self.bootstrap)
             std_errors, shares = np.nanstd(replicates, axis=0, ddof=1), rank_shares(replicates)
 
@@ -290,14 +290,14 @@ class AEC(BaseEstimator):
         self.effects_ = shaped(values)
         self.ranking_ = shaped(ranking(values))
         self.slopes_, self.target_slopes_ = slopes, shaped(target)
-        self.correlation_ = feature_slopes(found.products, found.constant, True)
+        self.correlation_ = feature_slopes(facts.products, facts.constant, True)
         self.std_errors_, self.rank_probabilities_ = shaped(std_errors), shaped(shares)
-        self.classes_ = found.target.classes
-        self.n_features_in_ = found.F
+        self.classes_ = facts.target.classes
+        self.n_features_in_ = facts.F
         self.n_iter_ = 0 if logistic is None else logistic.passes
-        self.explanation_ = self._explanation(found, time.perf_counter() - started)
+        self.explanation_ = self._explanation(facts, time.perf_counter() - started)
 
-    def _explanation(self, found: FirstPass, seconds: float) -> Explanation:
+    def _explanation(self, facts: FirstPass, seconds: float) -> Explanation:
         """The explanation of one instance, the data set: values [1, F], or [1, F, K] for K > 2
         classes.
         """
@@ -313,8 +313,8 @@ class AEC(BaseEstimator):
             "seed": self.seed if self.bootstrap else None,
             "method": "AEC",
             "meaning": meaning(self.standardize),
-            "columns": found.names,
-            "rows": found.moments.rows,
+            "columns": facts.names,
+            "rows": facts.moments.rows,
             "versions": VERSIONS | {"scikit-learn": sklearn.__version__},
         }
         stats = {
@@ -329,7 +329,7 @@ class AEC(BaseEstimator):
             values=self.effects_.T[None],
             base_values=np.zeros((1, len(self.effects_)) if several else 1),
             std_errors=None if self.std_errors_ is None else self.std_errors_.T[None],
-            feature_names=found.names,
+            feature_names=facts.names,
             output_names=labels if several else None,
             exact=True,
             kind="aec",
@@ -338,28 +338,28 @@ class AEC(BaseEstimator):
         )
 
     def _target_slopes(
-        self, rows: Rows, found: FirstPass, learner: Learner | None
+        self, rows: Rows, facts: FirstPass, learner: Learner | None
     ) -> tuple[np.ndarray, LogisticFit | None]:
         """b [K, F], or [1, F] for a regression or two classes."""
-        F = found.F
+        F = facts.F
         if learner is not None:
             assert isinstance(rows, InMemoryRows)
-            scales = (found.mean, found.spread) if self.standardize else None
-            return fit_learner(learner, rows, found, scales), None
-        if found.target.classes is not None:
-            fitted = fit_logistic(rows, found, self.solver, self.standardize)
+            scales = (facts.mean, facts.spread) if self.standardize else None
+            return fit_learner(learner, rows, facts, scales), None
+        if facts.target.classes is not None:
+            fitted = fit_logistic(rows, facts, self.solver, self.standardize)
             return fitted.slopes, fitted
-        squares = np.where(found.constant, 1.0, np.diagonal(found.products))
-        b = np.where(found.constant, 0.0, found.moments.products[F, :F] / squares)
-        return (b * found.spread if self.standardize else b)[None], None
+        squares = np.where(facts.constant, 1.0, np.diagonal(facts.products))
+        b = np.where(facts.constant, 0.0, facts.moments.products[F, :F] / squares)
+        return (b * facts.spread if self.standardize else b)[None], None
 
     def _replicates(self, plan: BootstrapPlan, count: int) -> np.ndarray:
         """Effects of the replicates [S, K, F]; warns of lost ones."""
         warn_many(plan, count)
         replicates = replicate_effects(plan, count)
         lost = int(np.isnan(replicates).any(axis=(1, 2)).sum())
-        kept = np.isfinite(replicates).all(axis=2).sum(axis=0).min()
-        if kept < 2:
+        complete = np.isfinite(replicates).all(axis=2).sum(axis=0).min()
+        if complete < 2:
             raise InputError(
                 f"bootstrap={count}: fewer than 2 replicates have rows of every class. "
                 "Give more rows, or leave bootstrap out."

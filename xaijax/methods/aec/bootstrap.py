@@ -40,7 +40,7 @@ class BootstrapPlan:
     """The computations for each replicate, and their data."""
 
     draws: Draws
-    found: FirstPass
+    facts: FirstPass
     standardize: bool
     decimals: int | None
     logistic: LogisticFit | None  # the full fit, where Newton starts; None: no logistic slopes
@@ -58,14 +58,14 @@ class ReplicateMoments:
     absent: np.ndarray  # bool [S, K'], whether the class, or all others, have no row
 
 
-def refuse_many(found: FirstPass, count: int) -> None:
+def refuse_many(facts: FirstPass, count: int) -> None:
     """Raises MemoryPlanError if the effects of all replicates do not fit into memory."""
     # For effects, and for what is sorted to ranks.
-    held = 48 * count * max(1, len(found.target.positives)) * found.F
+    held = 48 * count * max(1, len(facts.target.positives)) * facts.F
     memory = usable(available_host_memory())
     if held > memory:
         raise MemoryPlanError(
-            f"bootstrap={count:,} replicates of {found.F:,} columns take about {held:,} bytes, "
+            f"bootstrap={count:,} replicates of {facts.F:,} columns take about {held:,} bytes, "
             f"more than the {memory:,} that may be used. Some hundred give a standard error to a "
             "few percent; say fewer, or set XAIJAX_MEMORY_LIMIT."
         )
@@ -77,7 +77,7 @@ def warn_many(plan: BootstrapPlan, count: int) -> None:
     One replicate takes about 100 microseconds plus 20 nanoseconds per number, eight times that if
     it is fitted step by step; a core does 25e9 operations per second.
     """
-    each = 2.5e6 + 500.0 * plan.draws.count * plan.found.F
+    each = 2.5e6 + 500.0 * plan.draws.count * plan.facts.F
     fitted = plan.logistic is not None or plan.learner is not None
     if count * each * (8 if fitted else 1) > MINUTE_OF_A_CORE:
         warn_slow(
@@ -91,7 +91,7 @@ def replicate_effects(plan: BootstrapPlan, count: int) -> np.ndarray:
 
     A replicate in which a class has no row has NaN.
     """
-    D = plan.found.F + 1
+    D = plan.facts.F + 1
     size = max(1, min(count, HELD // ((D + 1) * (D + 2) // 2 + PIECE)))
     firsts = range(0, count, size)
     return np.concatenate([_batch(plan, np.arange(a, min(count, a + size))) for a in firsts])
@@ -107,9 +107,9 @@ def rank_shares(replicates: np.ndarray) -> np.ndarray:
 
 
 def _batch(plan: BootstrapPlan, replicates: np.ndarray) -> np.ndarray:
-    found, F = plan.found, plan.found.F
+    facts, F = plan.facts, plan.facts.F
     moments = _moments(plan, replicates)
-    units = found.spread[:, None] * found.spread
+    units = facts.spread[:, None] * facts.spread
     slopes = feature_slopes(moments.products[:, :F, :F] * units, moments.constant, plan.standardize)
     target = _target_slopes(plan, replicates, moments)
     target = np.where(moments.constant[:, None], 0.0, target)
@@ -123,40 +123,40 @@ def _target_slopes(
     plan: BootstrapPlan, replicates: np.ndarray, moments: ReplicateMoments
 ) -> np.ndarray:
     """b [S, K', F]; columns are standardised by each replicate's own mean and spread."""
-    found, F = plan.found, plan.found.F
-    unit = moments.spread if plan.standardize else 1 / found.spread
+    facts, F = plan.facts, plan.facts.F
+    unit = moments.spread if plan.standardize else 1 / facts.spread
     if plan.learner is not None:
         table = plan.draws.rows
         assert isinstance(table, InMemoryRows)
         each = []
         for s, r in enumerate(replicates):
-            mean = found.mean + found.spread * moments.mean[s, :F]
-            scales = (mean, found.spread * moments.spread[s]) if plan.standardize else None
+            mean = facts.mean + facts.spread * moments.mean[s, :F]
+            scales = (mean, facts.spread * moments.spread[s]) if plan.standardize else None
             times = plan.draws.of_rows(int(r))
-            each.append(fit_learner(plan.learner, table, found, scales, times))
+            each.append(fit_learner(plan.learner, table, facts, scales, times))
         return np.stack(each)
     if plan.logistic is None:
-        own = np.diagonal(moments.products, axis1=1, axis2=2)[:, :F]
-        beta = moments.products[:, F, :F] / np.where(moments.constant, 1.0, own)
+        squares = np.diagonal(moments.products, axis1=1, axis2=2)[:, :F]
+        beta = moments.products[:, F, :F] / np.where(moments.constant, 1.0, squares)
         return (beta * unit)[:, None]
     beta = _logistic_slopes(plan, plan.logistic, replicates, moments)
     return beta * (unit[:, None] if plan.standardize else unit)
 
 
 def _moments(plan: BootstrapPlan, replicates: np.ndarray) -> ReplicateMoments:
-    found, F, S = plan.found, plan.found.F, len(replicates)
-    numbers = found.target.classes is None
+    facts, F, S = plan.facts, plan.facts.F, len(replicates)
+    numbers = facts.target.classes is None
     D = F + numbers
-    classes = np.array(found.target.positives, int)[:, None]
+    classes = np.array(facts.target.positives, int)[:, None]
     upper = np.triu_indices(D + 1)
     sums = np.zeros((S, len(upper[0])) if D < WIDE else (S, D + 1, D + 1))
     positives = np.zeros((S, len(classes)))
     for block, times in plan.draws.pieces(replicates):
         u = np.ones((D + 1, len(block.y)))
-        u[1 : F + 1] = (block.x - found.mean[:, None]) / found.spread[:, None]
-        y = found.target.encode(block.y)
+        u[1 : F + 1] = (block.x - facts.mean[:, None]) / facts.spread[:, None]
+        y = facts.target.encode(block.y)
         if numbers:
-            u[-1] = y - found.moments.mean[-1]
+            u[-1] = y - facts.moments.mean[-1]
         positives += times @ (y == classes).T.astype(np.float64)
         if D >= WIDE:
             for s in range(S):
@@ -168,16 +168,16 @@ def _moments(plan: BootstrapPlan, replicates: np.ndarray) -> ReplicateMoments:
     if D < WIDE:
         full = np.empty((S, D + 1, D + 1))
         full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = sums
-    places = np.concatenate([[0], 1 + found.first, [F + 1] * numbers]).astype(np.intp)
+    places = np.concatenate([[0], 1 + facts.first, [F + 1] * numbers]).astype(np.intp)
     full = of_first(full, places)
     weight = full[:, 0, 0]
     mean = full[:, 0, 1:] / weight[:, None]
     products = full[:, 1:, 1:] - mean[:, :, None] * full[:, 0, None, 1:]
     before = np.diagonal(full, axis1=1, axis2=2)[:, 1 : F + 1]
-    own = np.diagonal(products, axis1=1, axis2=2)[:, :F]
+    squares = np.diagonal(products, axis1=1, axis2=2)[:, :F]
     # A column that is constant in a replicate has only the rounding of its own square left.
-    constant = found.constant | (own <= 64 * np.finfo(float).eps * before)
-    spread = np.sqrt(np.where(constant, weight[:, None], own) / weight[:, None])
+    constant = facts.constant | (squares <= 64 * np.finfo(float).eps * before)
+    spread = np.sqrt(np.where(constant, weight[:, None], squares) / weight[:, None])
     # Sums of positive weights: a sum of none is exactly 0, a sum of all depends on the order of
     # additions.
     absent = (positives <= 0) | (weight[:, None] - positives <= 1e-9 * weight[:, None])
@@ -213,17 +213,17 @@ def _logistic_slopes(
 
     Replicates in which a class, or all others, have no row are not fitted.
     """
-    draws, found = plan.draws, plan.found
-    S, K = len(replicates), len(found.target.positives)
-    penalty = np.broadcast_to(penalties(found, False), (S, found.F))
+    draws, facts = plan.draws, plan.facts
+    S, K = len(replicates), len(facts.target.positives)
+    penalty = np.broadcast_to(penalties(facts, False), (S, facts.F))
     penalty = moments.spread**2 if plan.standardize else penalty
-    small = np.array([one is not None and len(one.values) <= FEW for one in full.tables])
-    tabled, rest = np.flatnonzero(small), np.flatnonzero(~small & found.fitted)
-    beta = np.zeros((S, K, found.F))
+    small = np.array([table is not None and len(table.values) <= FEW for table in full.tables])
+    tabled, rest = np.flatnonzero(small), np.flatnonzero(~small & facts.fitted)
+    beta = np.zeros((S, K, facts.F))
     counted: list[Part] = []
     if len(tabled):
         tables = [full.tables[j] for j in tabled]
-        counted = _counted(draws, found, replicates, [one for one in tables if one is not None])
+        counted = _counted(draws, facts, replicates, [t for t in tables if t is not None])
     for at in range(K):
         for features in (tabled, rest):
             if not len(features):
@@ -232,24 +232,24 @@ def _logistic_slopes(
             def parts(features: np.ndarray = features, at: int = at) -> Iterable[Part]:
                 if features is tabled:
                     return counted[at : at + 1]
-                return _weighted(draws, found, replicates, features, found.target.positives[at])
+                return _weighted(draws, facts, replicates, features, facts.target.positives[at])
 
             start = np.broadcast_to(full.theta[at, features], (S, len(features), 2))
             skip = np.broadcast_to(moments.absent[:, at, None], start.shape[:-1])
-            evaluate = over(parts, found, features, _sums)
+            evaluate = over(parts, facts, features, _sums)
             ended = newton(evaluate, start, penalty[:, features], close=CLOSE, skip=skip)
             beta[:, at, features] = ended.theta[..., 1]
-    return beta[..., found.first]
+    return beta[..., facts.first]
 
 
 def _counted(
-    draws: Draws, found: FirstPass, replicates: np.ndarray, tables: list[ValueTable]
+    draws: Draws, facts: FirstPass, replicates: np.ndarray, tables: list[ValueTable]
 ) -> list[Part]:
     """Returns the values [G, D] of each class, and the weights at each, [S, G, D]."""
     values = stacked(tables, 0)[0]
     (G, D), S = values.shape, len(replicates)
-    classes = np.array(found.target.positives)
-    firsts = np.cumsum([0, *(len(one.values) for one in tables)])
+    classes = np.array(facts.target.positives)
+    firsts = np.cumsum([0, *(len(each.values) for each in tables)])
     width = int(firsts[-1])
     sums = np.zeros((S, 1 + len(classes), width))
     seen = 0
@@ -258,9 +258,9 @@ def _counted(
         # The counts are small whole numbers, whose sums float32 holds exactly.
         dtype = np.float64 if block.weights is not None else np.float32
         at = np.zeros((len(rows), 1 + len(classes), width), dtype)
-        for g, one in enumerate(tables):
-            at[rows, 0, firsts[g] + one.codes[seen + rows]] = 1.0
-        of_class = found.target.encode(block.y)[:, None] == classes
+        for g, each in enumerate(tables):
+            at[rows, 0, firsts[g] + each.codes[seen + rows]] = 1.0
+        of_class = facts.target.encode(block.y)[:, None] == classes
         at[:, 1:] = at[:, :1] * of_class[:, :, None]
         sums += (times.astype(dtype) @ at.reshape(len(rows), -1)).reshape(sums.shape)
         seen += len(rows)
@@ -268,11 +268,11 @@ def _counted(
     for g in range(G):
         size = firsts[g + 1] - firsts[g]
         padded[:, :, g, :size] = sums[:, :, firsts[g] : firsts[g + 1]].swapaxes(0, 1)
-    return [(values, padded[0], one) for one in padded[1:]]
+    return [(values, padded[0], each) for each in padded[1:]]
 
 
 def _weighted(
-    draws: Draws, found: FirstPass, replicates: np.ndarray, features: np.ndarray, k: int
+    draws: Draws, facts: FirstPass, replicates: np.ndarray, features: np.ndarray, k: int
 ) -> Iterator[Part]:
     """Each piece of rows; R rounded up to a power of two, with weights 0."""
     for block, times in draws.pieces(replicates):
@@ -280,7 +280,7 @@ def _weighted(
         more = (1 << (R - 1).bit_length()) - R
         x = np.pad(block.x[features], ((0, 0), (0, more)), mode="edge")
         total = np.pad(times, ((0, 0), (0, more)))
-        yield x, total, total * np.pad(found.target.encode(block.y) == k, (0, more))
+        yield x, total, total * np.pad(facts.target.encode(block.y) == k, (0, more))
 
 
 # A replicate draws M of M rows with replacement (Efron 1979), so its weights are multinomial. They

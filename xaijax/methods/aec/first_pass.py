@@ -74,13 +74,13 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
                     "needs numbers. Say task='classification', or encode y."
                 )
             if not regression:
-                own = _unique(block.y)
-                classes = own if classes is None else _unique(np.append(classes, own))
+                values = _unique(block.y)
+                classes = values if classes is None else _unique(np.append(classes, values))
                 numbers = classes.dtype.kind not in "bO"
                 regression = task == "auto" and numbers and len(classes) > 2
             y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
-            found = block_moments(block.x, y, block.weights)
-            moments = found if moments is None else merge(moments, found)
+            of_block = block_moments(block.x, y, block.weights)
+            moments = of_block if moments is None else merge(moments, of_block)
             first = split(first, block.x)
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
@@ -105,13 +105,13 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
     return FirstPass(tuple(rows.names), moments, target, constant, spread, first)
 
 
-def warn_columns(found: FirstPass, standardize: bool) -> None:
+def warn_columns(facts: FirstPass, standardize: bool) -> None:
     """Warns of constant columns, by name, and of scales that are far apart."""
-    if found.constant.any():
-        names = [found.names[j] for j in np.flatnonzero(found.constant)]
+    if facts.constant.any():
+        names = [facts.names[j] for j in np.flatnonzero(facts.constant)]
         listed = ", ".join(map(repr, names))
         checks.warn(f"X has constant columns: {listed}. Their slopes and effects are 0.")
-    scales = found.spread[~found.constant]
+    scales = facts.spread[~facts.constant]
     if not standardize and len(scales) > 1 and scales.max() > FAR_APART * scales.min():
         checks.warn(
             f"X has columns whose standard deviations differ {scales.max() / scales.min():,.0f} "
@@ -136,11 +136,11 @@ def split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
     """
     for part in (x[:, :FEW], x):
         shared = np.bincount(first, minlength=len(first))[first] > 1
-        found, seen = first.copy(), {}
+        firsts, seen = first.copy(), {}
         for j in map(int, np.flatnonzero(shared)):
             values = (part[j] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
-            found[j] = seen.setdefault((int(first[j]), values), j)
-        first = found
+            firsts[j] = seen.setdefault((int(first[j]), values), j)
+        first = firsts
     return first
 
 
@@ -194,7 +194,7 @@ def _unique(y: Any) -> np.ndarray:
     try:
         return np.unique(y)
     except TypeError:
-        kinds = sorted({type(one).__name__ for one in y})
+        kinds = sorted({type(label).__name__ for label in y})
         raise InputTypeError(
             f"y holds labels of several types ({', '.join(kinds)}): make them all texts or numbers."
         ) from None

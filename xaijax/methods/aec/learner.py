@@ -53,7 +53,7 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
 
 
 def fit(
-    learner: Learner, table: InMemoryRows, found: FirstPass, scales: Any = None, times: Any = None
+    learner: Learner, table: InMemoryRows, facts: FirstPass, scales: Any = None, times: Any = None
 ) -> np.ndarray:
     """Slopes [K', F], or [1, F] for a regression; 0 for constant columns, equal for equal ones.
 
@@ -61,20 +61,20 @@ def fit(
     times: [M], how often each row is taken, for a bootstrap replicate.
     """
     table = table.by_column()
-    encoded = found.target.encode(table.y)
-    classes = found.target.positives
+    encoded = facts.target.encode(table.y)
+    classes = facts.target.positives
     targets = [(encoded == k).astype(np.intp) for k in classes] if classes else [encoded]
     weights = table.weights
     if times is not None:
         weights = times if weights is None else weights * times
-    slopes = np.zeros((len(targets), found.F))
-    for j in map(int, np.flatnonzero(found.fitted)):
+    slopes = np.zeros((len(targets), facts.F))
+    for j in map(int, np.flatnonzero(facts.fitted)):
         x = table.column(j)
         if scales is not None:
             x = (x - scales[0][j]) / scales[1][j]
         for at, y in enumerate(targets):
             slopes[at, j] = learner(x, y, weights)
-    return slopes[:, found.first]
+    return slopes[:, facts.first]
 
 
 def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:

@@ -173,15 +173,15 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
     """Column names; checks that no number is missing, and that X and y have the same number of
     rows.
     """
-    given = rows_of(X)
-    if not given.is_frame:
+    table = rows_of(X)
+    if not table.is_frame:
         _, names = finite_matrix(X, "X")
     else:
         names = frame_labels(X, "X")
         if len(X) == 0:
             raise InputError("X has 0 rows; at least 1 is needed.")
         for j, name in enumerate(names):  # a missing text is left to the ranker
-            checks.finite(given.column(j), f"X, column {name!r},", False, remedy=FILL)
+            checks.finite(table.column(j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
     sized = hasattr(y, "__len__") and getattr(y, "ndim", 1) > 0
     if not sized or len(y) != rows:
@@ -224,34 +224,34 @@ def importance_of(returned: Any, columns: Sequence[Any], named: bool) -> np.ndar
         raise ModelOutputError(
             f"ranker returned a data frame of shape {returned.shape}; {needed} Return a Series."
         )
-    found = _numbers(returned)
-    if found is None:
+    values = _numbers(returned)
+    if values is None:
         name = type(returned).__name__
         raise ModelOutputError(f"ranker returned no numbers, but a {name}; {needed}")
-    if found.shape != (m,):
-        mean = _MEAN if found.ndim > 1 else ""
-        shape = f"the shape {found.shape} for {m} columns"
+    if values.shape != (m,):
+        mean = _MEAN if values.ndim > 1 else ""
+        shape = f"the shape {values.shape} for {m} columns"
         raise ModelOutputError(f"ranker returned {shape}; {needed}{mean}")
-    if not np.isfinite(found).all():
-        bad = found[~np.isfinite(found)][0]
+    if not np.isfinite(values).all():
+        bad = values[~np.isfinite(values)][0]
         raise ModelOutputError(f"ranker returned an importance that is not finite, {bad}; {needed}")
     labels = series_labels(returned)
-    return found if labels is None else found[_places(labels, list(columns), named)]
+    return values if labels is None else values[_places(labels, list(columns), named)]
 
 
 def _numbers(returned: Any) -> np.ndarray | None:
     """The numbers as float64 of any shape, or None if there are none."""
-    given = getattr(returned, "importances_mean", None)
-    if given is None:
+    answer = getattr(returned, "importances_mean", None)
+    if answer is None:
         values = getattr(returned, "values", None)
         if isinstance(values, np.ndarray) and values.ndim in (2, 3):
             size = np.abs(values).mean(axis=0)
             return size if size.ndim == 1 else size.sum(axis=1)
-        given = returned
-    if given is None:  # NumPy converts it to NaN
+        answer = returned
+    if answer is None:  # NumPy converts it to NaN
         return None
     try:
-        return checks.real_numbers(given, "ranker")
+        return checks.real_numbers(answer, "ranker")
     except (TypeError, ValueError):
         return None
 

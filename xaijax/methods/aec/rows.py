@@ -104,12 +104,12 @@ class Chunks:
 
     def _read(self) -> Iterator[InMemoryRows]:
         names = None
-        given = self._chunks()
-        if not isinstance(given, Iterable):
+        passed = self._chunks()
+        if not isinstance(passed, Iterable):
             raise InputTypeError(
-                f"chunks: the function returned {type(given).__name__}; return {TUPLES}."
+                f"chunks: the function returned {type(passed).__name__}; return {TUPLES}."
             )
-        for place, chunk in enumerate(given):
+        for place, chunk in enumerate(passed):
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InputTypeError(
                     f"chunks: item {place} is a {type(chunk).__name__}, not one of the {TUPLES}."
@@ -142,7 +142,7 @@ Rows: TypeAlias = InMemoryRows | Chunks  # the rows of AEC; each call of `blocks
 def text_names(X: Any) -> tuple[str, ...] | None:
     """Column names of a frame if all are text, as scikit-learn keeps them; None otherwise."""
     rows = rows_of(X)
-    texts = rows.is_frame and all(isinstance(one, str) for one in rows.labels)
+    texts = rows.is_frame and all(isinstance(label, str) for label in rows.labels)
     return tuple(rows.labels) if texts else None
 
 
@@ -181,9 +181,9 @@ def table_of(
         if expected is not None:
             same_labels(names, expected, name, "the first chunk")
         columns = frame_numbers(X, name, None, "", "AEC")
-        for label, one in zip(names, columns, strict=True):
-            checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
-        x = np.stack([np.asarray(one, np.float64) for one in columns])
+        for label, column in zip(names, columns, strict=True):
+            checks.finite(column, f"{name}, column {label!r},", False, remedy=FILL)
+        x = np.stack([np.asarray(column, np.float64) for column in columns])
     M = x.shape[1]
     if M < least:
         raise InputError(
@@ -192,10 +192,10 @@ def table_of(
     target = target_values(y, M, where)
     weights = _weights(sample_weight, M, where)
     if weights is not None and not weights.all():
-        kept = weights > 0
-        if not where and not kept.any():
+        used = weights > 0
+        if not where and not used.any():
             raise InputError("sample_weight is zero for all rows; at least 2 must be positive.")
-        x, target, weights = np.ascontiguousarray(x[:, kept], float), target[kept], weights[kept]
+        x, target, weights = _doubles(x[:, used]), target[used], weights[used]
     return InMemoryRows(names, x, target, weights, not isinstance(X, np.memmap))
 
 
@@ -218,7 +218,7 @@ def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
         raise InputError(f"{name} has {len(array):,} entries, but X{where} has {rows:,} rows.")
     checks.finite(array, name, False, remedy=FILL)
     if array.dtype.kind == "O":
-        missing = [i for i, one in enumerate(array) if one is None or one != one]
+        missing = [i for i, label in enumerate(array) if label is None or label != label]
         if missing:
             raise InputError(f"{name} contains {array[missing[0]]} at row {missing[0]}. {FILL}")
     return array
@@ -240,7 +240,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
         return array.astype(object)
     if array.dtype.kind != "O":
         return checks.as_array(y, name, "Make them numbers or texts.")
-    if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
+    if all(isinstance(item, numbers.Real) and not isinstance(item, bool) for item in array.flat):
         return array.astype(np.float64)
     return array
 
@@ -249,19 +249,19 @@ def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
     if weights is None:
         return None
     name = f"sample_weight{where}"
-    given = checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
-    if given.shape != (rows,):
-        raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
-    checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
-    if (given < 0).any():
-        raise InputError(f"{name} contains {given.min()}; weights of at least 0 are needed.")
-    strange = (given > LARGEST) | ((given > 0) & (given < 1 / LARGEST))
+    array = checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
+    if array.shape != (rows,):
+        raise InputError(f"{name} has shape {array.shape}, but X has {rows:,} rows: give [{rows}].")
+    checks.finite(array, name, False, remedy="Give finite weights of at least 0.")
+    if (array < 0).any():
+        raise InputError(f"{name} contains {array.min()}; weights of at least 0 are needed.")
+    strange = (array > LARGEST) | ((array > 0) & (array < 1 / LARGEST))
     if strange.any():
         raise InputError(
-            f"{name} contains {given[strange][0]}; weights must be 0 or between {1 / LARGEST:g} "
+            f"{name} contains {array[strange][0]}; weights must be 0 or between {1 / LARGEST:g} "
             f"and {LARGEST:g}, for squares in float64. Divide them by their mean."
         )
-    return given
+    return array
 
 
 def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
