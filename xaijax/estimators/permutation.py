@@ -90,7 +90,7 @@ class Permutation(Estimator):
     def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
         """State with nothing drawn yet."""
         total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
-        drawn = np.zeros((0, P), np.int32 if index.draws_orders else bool)
+        drawn = np.zeros((0, P), bool)  # what is joined to it keeps its own type
         places, seen = np.zeros((0, 2, P + 1), np.int32), {bytes(16): 0, total.tobytes(): 1}
         return PermutationState(P, index, budget, seed, drawn, places, seen, False)
 
