@@ -38,7 +38,6 @@ from xaijax.estimators.stopping import (
     of_both,
     pair_moments,
     players_of,
-    signs_of,
 )
 from xaijax.games import queries
 from xaijax.games.run import GameRun
@@ -323,7 +322,7 @@ class Race:
         own_square += (m - 1) / m * borrowed[0]
         other_square += (m - 1) / m * borrowed[1]
         member, other = member + centre[0], other + centre[1]
-        signs = signs_of(of_both(values, members, others)[0])
+        signs = np.where(of_both(values, members, others)[0] < 0, -1.0, 1.0)
         sums = own_square, other_square, product
         certain = larger(signs, member, other, sums, by_quantile(self._quantiles(m), m))
         apart = np.abs(member) - np.abs(other) > 2 * self.resolution[:, None, None, None]

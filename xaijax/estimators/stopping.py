@@ -167,7 +167,7 @@ class Top:
         apart = np.abs(top) - np.abs(across) > least
         product = np.take_along_axis(products, others[:, None], axis=2)
         sums = own_square, other_square, product
-        certain = larger(signs_of(top), top, across, sums, positive) & apart
+        certain = larger(np.where(top < 0, -1.0, 1.0), top, across, sums, positive) & apart
         return players_of(~certain, members, others)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
@@ -243,11 +243,6 @@ def larger(
         square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
         certain &= positive(signs * member + u * other, square, 2)
     return certain
-
-
-def signs_of(values: np.ndarray) -> np.ndarray:
-    """-1 or 1."""
-    return np.where(values < 0, -1.0, 1.0)
 
 
 def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Positive:
