@@ -148,7 +148,7 @@ class Certain:
             met = ~undecided.any(axis=1)
             wrong += int((met & ~_same(check.result.values[..., 0], truth)).sum())
             alone = np.flatnonzero(few_undecided(undecided, D))
-            limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0, 0)
+            limits = RaceLimits([stop for stop in checks if stop > D], sys.maxsize, 0)
             if len(alone) and limits.stops:
                 own = partial(_asked, drawn[left])
                 ended = run_race(rule, check, alone, undecided[alone], own, limits)

@@ -56,7 +56,7 @@ def contended(rule: Any, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
         values[left], met[left] = check.result.values, ~undecided.any(axis=1)
         goes_on = undecided.any(axis=1)
         chosen = np.flatnonzero(few_undecided(undecided, D))
-        limits = RaceLimits([stop for stop in stops if stop > D], 1 << 40, 0, 0)
+        limits = RaceLimits([stop for stop in stops if stop > D], 1 << 40, 0)
         if len(chosen):
             own = drawn[left]
 

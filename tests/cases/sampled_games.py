@@ -59,6 +59,11 @@ def answers(tables: np.ndarray, masks: np.ndarray) -> np.ndarray:
     return tables[:, masks @ (1 << np.arange(masks.shape[1]))][..., None]
 
 
+def with_ends(values: np.ndarray, empty: np.ndarray, full: np.ndarray) -> np.ndarray:
+    """Answers [G, 2 + C, K] as estimators take them; values [G, C, K], empty and full [G, K]."""
+    return np.concatenate([empty[:, None], full[:, None], values], axis=1)
+
+
 def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) -> Result:
     """One estimate of every game [G, 2^P], with all the budget in one step."""
     P = tables.shape[1].bit_length() - 1
@@ -66,4 +71,4 @@ def estimate(name: str, index: str, budget: int, seed: int, tables: np.ndarray) 
     state = own.init(P, named(index), budget, seed)
     state, new = own.step(state, own.units(P, named(index), budget))
     masks = own.masks(state, new)
-    return own.result(state, answers(tables, masks), tables[:, :1], tables[:, -1:])
+    return own.result(state, with_ends(answers(tables, masks), tables[:, :1], tables[:, -1:]))

@@ -306,9 +306,11 @@ def test_answers_that_are_not_numbers_stay_what_they_are():
     tables = np.stack([games.triples(9), games.triples(9)])
     values = games.answers(tables, masks)
     values[1, 4] = np.nan
-    got = GaussianProcess().result(state, values, tables[:, :1], tables[:, -1:])
+    got = GaussianProcess().result(state, games.with_ends(values, tables[:, :1], tables[:, -1:]))
     assert np.isnan(got.values[1]).all()
-    alone = GaussianProcess().result(state, values[:1], tables[:1, :1], tables[:1, -1:])
+    alone = GaussianProcess().result(
+        state, games.with_ends(values[:1], tables[:1, :1], tables[:1, -1:])
+    )
     assert got.values[0].tobytes() == alone.values[0].tobytes()
     assert got.std_errors[0].tobytes() == alone.std_errors[0].tobytes()
 
@@ -378,9 +380,10 @@ def test_what_is_worked_at_takes_no_more_memory_than_said(D):
     state = GaussianProcess().init(30, named("shapley"), 2 * D, 0)
     state, _ = GaussianProcess().step(state, D)
     values, zero = RNG.normal(size=(1, 2 * D, 2)), np.zeros((1, 2))
-    GaussianProcess().result(state, values[:, :, :1], zero[:, :1], zero[:, :1] + 1)  # loads scipy
+    answers = games.with_ends(values, zero, zero + 1)
+    GaussianProcess().result(state, answers[:, :, :1])  # loads scipy
     tracemalloc.start()
-    GaussianProcess().result(state, values, zero, zero + 1)
+    GaussianProcess().result(state, answers)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     said = GaussianProcess().cost(30, named("shapley"), 2 * D, 2).held

@@ -29,14 +29,17 @@ def drawn(P: int, index: str, budget: int, seed: int):
 def test_pairs_are_distinct_within_the_budget_and_determine_the_values(P, spare, seed, index):
     budget = Kernel().smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
-    assert masks.dtype == bool and masks.shape == (state.asked, P)
+    assert masks.dtype == bool and masks.shape == (2 * state.pairs, P)
     assert state.pairs == min(budget // 2, 2 ** (P - 1) - 1)
     assert len({row.tobytes() for row in np.packbits(masks, axis=1)}) == len(masks)
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()
     np.testing.assert_array_equal(masks[0::2], ~masks[1::2])
     weight = np.random.default_rng(0).normal(size=P)  # an additive game comes back
     got = Kernel().result(
-        state, (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
+        state,
+        games.with_ends(
+            (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
+        ),
     )
     np.testing.assert_allclose(got.values[0, :, 0], weight, rtol=0, atol=1e-8)
 
@@ -123,9 +126,9 @@ def test_bits_do_not_depend_on_the_other_rows(index):
     for scale in ([1.0], [1.0, 2.0, -3.0]):
         values = games.answers(tables, masks) * scale
         empty, full = tables[:, :1] * scale, tables[:, -1:] * scale
-        whole = Kernel().result(state, values, empty, full)
+        whole = Kernel().result(state, games.with_ends(values, empty, full))
         for rows in ([17], [250, 3], list(range(290))):
-            part = Kernel().result(state, values[rows], empty[rows], full[rows])
+            part = Kernel().result(state, games.with_ends(values[rows], empty[rows], full[rows]))
             for a, b in zip(part, whole, strict=True):
                 assert np.array_equal(a, b[rows])
 
@@ -150,7 +153,8 @@ def test_errors_are_unknown_with_few_pairs(index):
         if state.pairs != pairs:
             continue  # Banzhaf begins where errors are known
         got = Kernel().result(
-            state, games.answers(table[None], masks), table[None, :1], table[None, -1:]
+            state,
+            games.with_ends(games.answers(table[None], masks), table[None, :1], table[None, -1:]),
         )
         assert np.isfinite(got.values).all()
         assert np.isfinite(got.std_errors).all() == known and (got.dof >= 1).all()
@@ -163,6 +167,9 @@ def test_many_players_do_not_overflow():
         state, masks = drawn(P, index, budget, 0)
         weight = np.random.default_rng(0).normal(size=P)
         got = Kernel().result(
-            state, (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
+            state,
+            games.with_ends(
+                (masks @ weight)[None, :, None], np.zeros((1, 1)), np.full((1, 1), weight.sum())
+            ),
         )
         np.testing.assert_allclose(got.values[0, :, 0], weight, rtol=0, atol=1e-7)

@@ -38,7 +38,7 @@ def estimate(games, P: int, budget: int):
     state, new = own.step(own.init(P, SII, budget, 0), own.units(P, SII, budget))
     ends = np.array([[False] * P, [True] * P])
     values = np.stack([v(np.concatenate([ends, new])) for v, _ in games])[..., None]
-    return PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
+    return PairSampler().result(state, values)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def by_seeds(P: int, budget: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
         state = PairSampler().init(P, SII, budget, seed)
         state, new = PairSampler().step(state, PairSampler().units(P, SII, budget))
         values = v(np.concatenate([ends, new]))[None, :, None]
-        found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
+        found = PairSampler().result(state, values)
         off.append(np.abs(found.values[0, P:, 0] - truth))
         told.append(found.std_errors[0, P:, 0])
     return np.stack(off), np.stack(told)
@@ -216,6 +216,6 @@ def test_nearly_all_coalitions_of_a_game_of_pairs(P, budget, index):
     state, new = sampler.step(sampler.init(P, own, budget, 0), sampler.units(P, own, budget))
     ends = np.array([[False] * P, [True] * P])
     values = v(np.concatenate([ends, new]))[None, :, None]
-    found = PairSampler().result(state, values[:, 2:], values[:, 0], values[:, 1])
+    found = PairSampler().result(state, values)
     # Jitter lets 1e-9 of the variance go, 3e-5 of a size of 1.
     np.testing.assert_allclose(found.values[0, P:, 0], truth, rtol=0, atol=1e-4)

@@ -28,7 +28,7 @@ def estimate(table: np.ndarray, index, budget: int, seed: int):
     own = PairSampler()
     state, new = own.step(own.init(P, index, budget, seed), own.units(P, index, budget))
     values = games.answers(table[None], PairSampler().masks(state, new))
-    return PairSampler().result(state, values, table[None, :1], table[None, -1:])
+    return PairSampler().result(state, games.with_ends(values, table[None, :1], table[None, -1:]))
 
 
 @pytest.mark.parametrize("index", some_slow(SAMPLED, 3), ids=lambda one: one.name)
@@ -78,11 +78,11 @@ def test_players_that_change_nothing_have_no_pairs(index):
     state, new = PairSampler().step(PairSampler().init(P, index, 40, 0), 20)
     both = np.stack([table, still])
     values = games.answers(both, new)
-    found = PairSampler().result(state, values, both[:, :1], both[:, -1:], moves)
+    found = PairSampler().result(state, games.with_ends(values, both[:, :1], both[:, -1:]), moves)
     with_it = [m for m, S in enumerate(all_of(P, 2)) if 2 in S and len(S) == 2]
     assert not found.values[1, with_it].any() and not found.std_errors[1, with_it].any()
     assert found.values[0, with_it].all()
-    alone = PairSampler().result(state, values[:1], both[:1, :1], both[:1, -1:])
+    alone = PairSampler().result(state, games.with_ends(values[:1], both[:1, :1], both[:1, -1:]))
     np.testing.assert_array_equal(found.values[0], alone.values[0])
 
 

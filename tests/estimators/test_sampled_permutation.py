@@ -36,8 +36,8 @@ def packed(masks: np.ndarray) -> list[bytes]:
 def test_coalitions_are_distinct_and_within_the_budget(P, spare, seed, index):
     budget = Permutation().smallest_budget(P, named(index)) + spare
     state, masks = drawn(P, index, budget, seed)
-    assert masks.dtype == bool and masks.shape == (state.asked, P)
-    assert state.asked <= budget
+    assert masks.dtype == bool and masks.shape == (len(state.seen) - 2, P)
+    assert len(masks) <= budget
     assert len(set(packed(masks))) == len(masks)
     assert not masks.all(axis=1).any() and masks.any(axis=1).all()
     assert 1 <= state.pairs <= Permutation().units(P, named(index), budget)
@@ -69,12 +69,12 @@ def test_values_are_the_mean_over_pairs_by_definition(P, index):
     v = {frozenset(S): table[sum(1 << i for i in S)] for S in subsets(P)}
     state, masks = drawn(P, index, 10 * P, seed=1)
     got = Permutation().result(
-        state, games.answers(table[None], masks), table[None, :1], table[None, -1:]
+        state, games.with_ends(games.answers(table[None], masks), table[None, :1], table[None, -1:])
     )
     if index == "shapley":
-        each = [oracles.antithetic_pair(v, order.tolist()) for order in state.orders]
+        each = [oracles.antithetic_pair(v, order.tolist()) for order in state.drawn]
     else:
-        each = [oracles.coalition_pair(v, frozenset(np.flatnonzero(S)), P) for S in state.sets]
+        each = [oracles.coalition_pair(v, frozenset(np.flatnonzero(S)), P) for S in state.drawn]
     np.testing.assert_allclose(got.values[0, :, 0], np.mean(each, axis=0), rtol=0, atol=1e-12)
     own = np.std(each, axis=0, ddof=1) / math.sqrt(len(each))
     # What is borrowed from other players may raise an error, never lower it.
@@ -92,10 +92,10 @@ def test_cuts_and_keys_give_the_masks():
         _, cuts = Permutation().step(Permutation().init(P, named(index), 6 * P, 0), 100)
         for (pair, half, cut), mask in zip(cuts, masks, strict=True):
             if index == "shapley":
-                order = state.orders[pair][:: -1 if half else 1]
+                order = state.drawn[pair][:: -1 if half else 1]
                 expected = np.isin(np.arange(P), order[:cut])
             else:
-                expected = state.sets[pair] ^ bool(half)
+                expected = state.drawn[pair] ^ bool(half)
                 expected[cut - 1] ^= cut > 0
             np.testing.assert_array_equal(mask, expected)
 
@@ -106,9 +106,9 @@ def test_bits_do_not_depend_on_the_other_rows(index):
     state, masks = drawn(8, index, 120, seed=0)
     values = np.concatenate([games.answers(tables, masks)] * 3, axis=2) * [1, 2, -3]
     empty, full = tables[:, :1] * [1, 2, -3], tables[:, -1:] * [1, 2, -3]
-    whole = Permutation().result(state, values, empty, full)
+    whole = Permutation().result(state, games.with_ends(values, empty, full))
     for rows in ([17], [250, 3], list(range(290))):
-        part = Permutation().result(state, values[rows], empty[rows], full[rows])
+        part = Permutation().result(state, games.with_ends(values[rows], empty[rows], full[rows]))
         for a, b in zip(part, whole, strict=True):
             assert np.array_equal(a, b[rows])
 
@@ -150,12 +150,14 @@ def test_wide_inputs_need_no_masks():
     assert state.pairs == 2 and 2 * (P - 1) < len(cuts) <= 4 * (P - 1)
     weight = np.random.default_rng(0).normal(size=P)
     values = (Permutation().masks(state, cuts[:50]) @ weight)[None, :, None]
-    prefix = np.stack([np.cumsum(weight[order]) for order in state.orders])
+    prefix = np.stack([np.cumsum(weight[order]) for order in state.drawn])
     back = weight.sum() - prefix
     pair, half, cut = cuts.T
     asked = np.where(half == 0, prefix[pair, cut - 1], back[pair, P - 1 - cut])[None, :, None]
     np.testing.assert_allclose(values, asked[:, :50], atol=1e-10)
-    got = Permutation().result(state, asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
+    got = Permutation().result(
+        state, games.with_ends(asked, np.zeros((1, 1)), np.full((1, 1), weight.sum()))
+    )
     np.testing.assert_allclose(got.values[0, :, 0], weight, atol=1e-9)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sampled_games import with_ends
 
 import xaijax as xj
 from xaijax.estimators.driver import METHODS
@@ -92,7 +93,7 @@ def test_the_fit_without_null_players_is_the_fit_with_their_values_held_at_zero(
     ends = rng.normal(size=(2, 2, 1))
     moves = np.ones((2, n), bool)
     moves[0, list(null)] = False
-    got = kernel.result(state, values, ends[0], ends[1], moves)
+    got = kernel.result(state, with_ends(values, ends[0], ends[1]), moves)
     drawn = {s: int((state.sizes == s).sum()) for s in (1, 2, 3)}
     assert min(drawn.values()) > 0
     # Of the kernel's mass, size 1: 1 / 5, 2: 1 / 8, 3: half of 1 / 9 (its pairs have two of it).
@@ -105,7 +106,7 @@ def test_the_fit_without_null_players_is_the_fit_with_their_values_held_at_zero(
         # Equations of some 10 unknowns with condition below 1e3, in float64: 1e-12 with room.
         np.testing.assert_allclose(got.values[row, :, 0], expected, rtol=0, atol=1e-11)
         assert (got.values[row, list(held)] == 0).all()
-    alone = kernel.result(state, values[1:], ends[0, 1:], ends[1, 1:])
+    alone = kernel.result(state, with_ends(values[1:], ends[0, 1:], ends[1, 1:]))
     np.testing.assert_array_equal(got.values[1:], alone.values)
 
 

@@ -28,7 +28,7 @@ def truth(table: np.ndarray, index) -> np.ndarray:
 def estimate(table: np.ndarray, index, budget: int, seed: int, method=UNBIASED):
     state, new = method.step(method.init(P, index, budget, seed), method.units(P, index, budget))
     values = games.answers(table[None], new)
-    found = method.result(state, values, table[None, :1], table[None, -1:])
+    found = method.result(state, games.with_ends(values, table[None, :1], table[None, -1:]))
     return found.values[0, :, 0], found.std_errors[0, :, 0]
 
 
@@ -78,10 +78,10 @@ def test_an_answer_is_the_same_whoever_is_beside_it():
     state = UNBIASED.init(P, SII, 120, 0)
     state, new = UNBIASED.step(state, UNBIASED.units(P, SII, 120))
     values, empty, full = games.answers(tables, new), tables[:, :1], tables[:, -1:]
-    together = UNBIASED.result(state, values, empty, full)
+    together = UNBIASED.result(state, games.with_ends(values, empty, full))
     for n in range(len(tables)):
         one = slice(n, n + 1)
-        alone = UNBIASED.result(state, values[one], empty[one], full[one])
+        alone = UNBIASED.result(state, games.with_ends(values[one], empty[one], full[one]))
         np.testing.assert_array_equal(together.values[n], alone.values[0])
         np.testing.assert_array_equal(together.std_errors[n], alone.std_errors[0])
 

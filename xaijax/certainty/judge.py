@@ -465,7 +465,7 @@ def _answer(
 ) -> InstanceValues:
     """Values of all instances: enumerated once, or sampled once with each seed."""
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6]) if len(own) else None
+    exact = InstanceValues.exact(explainer.exact.estimate(game, own)) if len(own) else None
     if choice.sampler is None or not len(others):
         assert exact is not None
         return with_one_base(game, choice, exact)

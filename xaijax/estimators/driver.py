@@ -18,17 +18,19 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.estimators.estimator import Estimator, Result
+from xaijax.estimators.exact import Estimate
 from xaijax.estimators.gaussian_process import GaussianProcess
 from xaijax.estimators.kernel import Kernel
 from xaijax.estimators.pairs import PairSampler, UnbiasedPairSampler
 from xaijax.estimators.permutation import Permutation
-from xaijax.estimators.race import RaceLimits, RaceResult, race
+from xaijax.estimators.race import GamePairs, RaceLimits, RaceResult, race
 from xaijax.estimators.stopping import Checkpoint, Rule
 from xaijax.games import queries
 from xaijax.games.run import GameRun
 from xaijax.players.index import Index
 from xaijax.players.interaction_index import InteractionIndex
 
+AnyIndex: TypeAlias = Index | InteractionIndex
 # What `estimator=` takes: "auto", "exact" and the names of METHODS.
 EstimatorName: TypeAlias = Literal["auto", "exact", "permutation", "kernel", "gaussian-process"]
 METHODS: dict[str, Estimator] = {
@@ -67,19 +69,11 @@ class InstanceValues:
     heavy: np.ndarray  # bool [n], see `heavy_tail`; False where exact
 
     @classmethod
-    def exact(
-        cls,
-        values: np.ndarray,
-        base: np.ndarray,
-        full: np.ndarray,
-        std_errors: np.ndarray | None,
-        span: np.ndarray,
-        summed: np.ndarray,
-    ) -> InstanceValues:
+    def exact(cls, estimate: Estimate) -> InstanceValues:
         """Returns values for which all coalitions were asked."""
-        out = cls.empty(len(values), 0, 0, 0)
-        out.values, out.base, out.full, out.std_errors = values, base, full, std_errors
-        out.span, out.summed = span, summed
+        out = cls.empty(len(estimate.values), 0, 0, 0)
+        for name in ("values", "base", "full", "std_errors", "span", "summed"):
+            setattr(out, name, getattr(estimate, name))
         out.dof[:], out.met[:] = np.inf, True
         return out
 
@@ -139,12 +133,7 @@ class InstanceValues:
 
 
 def refuse_undrawable(
-    game: GameRun,
-    method: str,
-    index: Index | InteractionIndex,
-    budget: int,
-    K: int = 1,
-    given: bool = True,
+    game: GameRun, method: str, index: AnyIndex, budget: int, K: int = 1, given: bool = True
 ) -> None:
     """Raises MemoryPlanError for a budget whose coalitions cannot be held.
 
@@ -153,15 +142,13 @@ def refuse_undrawable(
     memory, P = game.engine.memory.whole, game.P
     held = SAMPLERS[method].cost(P, index, budget, K).held
     if held > memory:
-        other = ""
-        if method in METHODS and METHODS["permutation"].cost(P, index, budget, K).held <= memory:
-            other = ", say estimator='permutation'"
+        fits = METHODS["permutation"].cost(P, index, budget, K).held <= memory
+        other = ", say estimator='permutation'" if fits and method in METHODS else ""
         who = f"estimator={method!r}" if method in METHODS else "sampling of pairs"
         raise MemoryPlanError(
-            f"budget={budget:,}{'' if given else ' (the default)'}: what {who} draws of {P:,} "
-            f"players{f' for {K:,} outputs' if K > 1 else ''} takes about {held:,.0f} bytes, more "
-            f"than max_memory={memory:,}. Say a smaller budget={other}, group columns with "
-            "players=, or raise max_memory=."
+            f"budget={budget:,}{'' if given else ' (the default)'}: {who} with {P:,} players and "
+            f"{K:,} outputs holds about {held:,.0f} bytes, more than max_memory={memory:,}. Say a "
+            f"smaller budget={other}, group columns with players=, or raise max_memory=."
         )
 
 
@@ -169,7 +156,7 @@ def sampled(
     game: GameRun,
     rows: np.ndarray,
     method: str,
-    index: Index | InteractionIndex,
+    index: AnyIndex,
     budget: int,
     seed: int,
     rule: Rule | None = None,
@@ -181,11 +168,10 @@ def sampled(
     """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
-    own = SAMPLERS[method]
-    drawn = _Drawn(game, own, index, budget, seed, rule.checks if rule else 0)
+    drawn = _Drawn(game, method, index, budget, seed, rule.checks if rule else 0)
     together = _together(game, method, index, budget)
     # One array for all: parts that are joined at the end would be there twice.
-    out = InstanceValues.empty(len(rows), own.count(game.P), K, len(drawn.stops))
+    out = InstanceValues.empty(len(rows), drawn.method.count(game.P), K, len(drawn.stops))
     for i in range(0, len(rows), together):
         chunk = rows[i : i + together]
         _fill(out.part(i, i + len(chunk)), game, chunk, drawn, rule)
@@ -193,7 +179,7 @@ def sampled(
     return out
 
 
-def _together(game: GameRun, method: str, index: Index | InteractionIndex, budget: int) -> int:
+def _together(game: GameRun, method: str, index: AnyIndex, budget: int) -> int:
     """How many instances are asked, and then worked at, together."""
     K = game.probe().outputs
     fit = game.engine.memory.fits("results", 24 * K * (budget + 2))
@@ -209,13 +195,13 @@ def sampled_cost(
     """
     K = game.probe().outputs
     refuse_undrawable(game, method, index, budget, K)
-    drawn = _Drawn(game, METHODS[method], index, budget, seed)
+    drawn = _Drawn(game, method, index, budget, seed)
     together = _together(game, method, index, budget)
     state, new, _ = next(iter(drawn))
     game.cost.hold(results=24 * K * (budget + 2) * min(together, len(rows)))
     for i in range(0, len(rows), together):
         if drawn.scans:
-            queries.scan_cost(game, len(state.orders), rows[i : i + together])
+            queries.scan_cost(game, len(state.drawn), rows[i : i + together])
         else:
             queries.values_cost(game, len(new) + 2, rows[i : i + together])
 
@@ -224,25 +210,20 @@ class _Drawn:
     """The coalitions up to each checkpoint, drawn once for all instances."""
 
     def __init__(
-        self,
-        game: GameRun,
-        method: Estimator,
-        index: Index | InteractionIndex,
-        budget: int,
-        seed: int,
-        checks: int = 0,
+        self, game: GameRun, method: str, index: AnyIndex, budget: int, seed: int, checks: int = 0
     ) -> None:
         """checks: while the number of units doubles; 0: one at the end."""
-        self.method, self.most, self.seed = method, budget, seed
-        units, least = method.units(game.P, index, budget), method.first_stop(game.P)
+        self.method, self.most, self.seed = SAMPLERS[method], budget, seed
+        units = self.method.units(game.P, index, budget)
+        least = self.method.first_stop(game.P)
         steps = [least << i for i in range(48)]
         if checks == 2:  # the half way, which is no further than the first of the next doubling
             steps = sorted([*steps, *(3 * step // 2 for step in steps)])
         self.steps = steps if checks else []
         self.stops = [s for s in self.steps if s < units] + [units]
-        self.orders = method.scans_orders(index)
+        self.orders = self.method.scans_orders(index)
         self.scans = self.orders and game.may_scan()
-        self._state = method.init(game.P, index, budget, seed)
+        self._state = self.method.init(game.P, index, budget, seed)
         self._kept: list[tuple[Any, np.ndarray]] = []
 
     def __iter__(self) -> Iterator[tuple[Any, np.ndarray, bool]]:
@@ -265,74 +246,61 @@ def _fill(
     n, K = len(rows), game.probe().outputs
     left = np.arange(n)  # instances that go on
     moves = queries.moving(game, rows)
-    values = np.zeros((n, 0, K))
+    answers = np.zeros((n, 0, K))
     pairs = 0  # orders walked so far
     for number, (state, new, last) in enumerate(drawn, start=1):
-        first = values.shape[1] == 0
+        first = answers.shape[1] == 0
         if drawn.scans:
-            walked = queries.scan(game, state.orders[pairs:], rows[left])
+            walked = queries.scan(game, state.drawn[pairs:], rows[left])
+            latest, pairs = _of_cuts(walked, new, pairs), len(state.drawn)
             if first:
-                out.base[left], out.full[left] = walked[:, 0, 1, -1], walked[:, 0, 0, -1]
-            asked, pairs = _of_cuts(walked, new, pairs), len(state.orders)
+                ends = walked[:, 0, 1, -1:], walked[:, 0, 0, -1:]
+                latest = np.concatenate([*ends, latest], axis=1)
         else:
-            asked = queries.values(
-                game, _Listed(drawn.method, state, new, game.P, first), rows[left]
-            )
-            if first:
-                out.base[left], out.full[left], asked = asked[:, 0], asked[:, 1], asked[:, 2:]
-        values = asked if first else np.concatenate([values, asked], axis=1)
-        same = left[~moves[left].any(axis=1)]
-        out.full[same] = out.base[same]  # one row, which a model may have rounded in two ways
-        ends = out.base[left], out.full[left]
-        result: Result = drawn.method.result(state, values, *ends, moves[left])
+            listed = _Listed(drawn.method, state, new, game.P, first)
+            latest = queries.values(game, listed, rows[left])
+        answers = np.concatenate([answers, latest], axis=1)
+        same = ~moves[left].any(axis=1)
+        answers[same, 1] = answers[same, 0]  # one row, which a model may have rounded in two ways
+        base = out.base[left] = answers[:, 0]
+        out.full[left] = answers[:, 1]
+        result: Result = drawn.method.result(state, answers, moves[left])
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
-        out.dof[left], out.coalitions[left] = result.dof.min(axis=1), values.shape[1]
-        low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
-        base = out.base[left]
-        out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
+        out.dof[left], out.coalitions[left] = result.dof.min(axis=1), answers.shape[1] - 2
+        low, high = answers.min(axis=1), answers.max(axis=1)
+        out.span[left] = np.maximum(high - base, base - low).max(axis=1)
         out.pairs[left] = out.whole[left] = state.pairs
+        resolution = resolution_of(game, base, out.span[left])
         if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
-            rounded = resolution_of(game, out.base[left], out.span[left]) / (8 * ROUNDINGS)
             errors = np.nan_to_num(result.std_errors).max(axis=(1, 2), initial=0.0)
-            out.heavy[left] = result.heavy & (errors > rounded)
+            out.heavy[left] = result.heavy & (errors > resolution / (8 * ROUNDINGS))
         if rule is None:
             continue
-        own = partial(_estimates, drawn.method, state, values, *ends)
-        own = own if drawn.method.independent else None
-        resolution = resolution_of(game, out.base[left], out.span[left])
-        low = np.minimum(low, np.minimum(*ends)).min(axis=1)
-        high = np.maximum(high, np.maximum(*ends)).max(axis=1)
+        estimates = partial(_estimates, drawn.method, state, answers)
         at = number, len(drawn.stops), state.pairs
-        check = Checkpoint(*at, result, low, high, resolution, own)
+        ranges = low.min(axis=1), high.max(axis=1), resolution
+        check = Checkpoint(*at, result, *ranges, estimates if drawn.method.independent else None)
         undecided = rule.undecided(check)
         goes_on = undecided.any(axis=1)
         out.met[left] = ~goes_on
         if drawn.orders and not last:
             stops = [s for s in drawn.steps if s > state.pairs]
-            limits = RaceLimits(stops, drawn.most, values.shape[1], drawn.seed)
-            own = rows[left], out.base[left]
-            for ended in race(game, rule, check, undecided, *own, limits):
+            limits = RaceLimits(stops, drawn.most, answers.shape[1] - 2)
+            draw = GamePairs(game, rows[left], base, drawn.seed)
+            for ended in race(rule, check, undecided, draw, limits):
                 out.take(left, ended)
                 goes_on[ended.rows] = False
         if last or not goes_on.any():
             break
-        left, values = left[goes_on], values[goes_on]
+        left, answers = left[goes_on], answers[goes_on]
 
 
 def _estimates(
-    method: Estimator,
-    state: Any,
-    values: np.ndarray,
-    empty: np.ndarray,
-    full: np.ndarray,
-    rows: slice,
-    pairs: slice,
+    method: Estimator, state: Any, answers: np.ndarray, rows: Any, pairs: slice
 ) -> np.ndarray:
     """The values that each of some pairs alone gives to some instances, [n, d, P, K]."""
-    base = empty[rows, None]
-    table = np.concatenate([base, full[rows, None], values[rows]], axis=1) - base
-    return method.estimates(state, table, pairs)
+    return method.estimates(state, answers[rows] - answers[rows, :1], pairs)
 
 
 def resolution_of(game: GameRun, base: np.ndarray, span: np.ndarray) -> np.ndarray:
@@ -360,8 +328,8 @@ class _Listed:
         first, last, _ = part.indices(len(self))
         shift = len(self._ends)
         new = self._new[max(0, first - shift) : max(0, last - shift)]
-        own = self._method.masks(self._state, new)
-        return np.concatenate([self._ends[first:last], own])
+        masks = self._method.masks(self._state, new)
+        return np.concatenate([self._ends[first:last], masks])
 
 
 def _of_cuts(walked: np.ndarray, cuts: np.ndarray, first: int) -> np.ndarray:

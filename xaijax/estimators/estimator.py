@@ -39,7 +39,7 @@ class SamplingCost(NamedTuple):
 
 class Estimator(ABC):
     """A sampled estimator. Its state is what it has drawn so far: any object with `pairs`, the
-    number of units; with `orders` too if a first layer may scan them.
+    number of units; with `drawn`, orders, if a first layer may scan them.
 
     `index` is an `Index`, or an `InteractionIndex` if the estimator samples pairs of players.
     """
@@ -76,25 +76,17 @@ class Estimator(ABC):
         """(the state with `units` units drawn, what is new in it); steps draw what one would."""
 
     @abstractmethod
-    def result(
-        self,
-        state: Any,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
-    ) -> Result:
+    def result(self, state: Any, answers: np.ndarray, moves: np.ndarray | None = None) -> Result:
         """Values and standard errors.
 
-        values: [N, C, K] of all coalitions drawn, in their order; empty, full: [N, K]. moves: which
-        players change anything, bool [N, P]; None: all.
+        answers: v of the empty and of the full coalition, then of all that were drawn, in their
+        order; [N, 2 + C, K]. moves: which players change anything, bool [N, P]; None: all.
         """
 
-    def estimates(self, state: Any, table: np.ndarray, units: slice, /) -> np.ndarray:
+    def estimates(self, state: Any, answers: np.ndarray, units: slice, /) -> np.ndarray:
         """The values [N, D, P, K] that each of some independent units alone gives.
 
-        table: v of the empty, the full, and all coalitions drawn, minus v of the empty; [N, 2+C,
-        K].
+        answers: as for `result`, minus v of the empty coalition.
         """
         raise NotImplementedError
 

@@ -6,10 +6,10 @@ Letters: N instances, P players, K outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,19 +36,31 @@ class Estimate(NamedTuple):
     fitted: bool = False  # whether each base is fitted, as an intercept is, not a mean of answers
 
 
-def _noise_errors(game: GameRun, squares: Callable[[], np.ndarray], N: int) -> np.ndarray | None:
-    """Standard errors if the model is declared random, like values; else None.
+def _summed(
+    game: GameRun, weights: Weights, by_size: Sequence[np.ndarray], rows: np.ndarray
+) -> Estimate:
+    """Sums over the corners of each pair; by_size: weights [P - s + 1] of sets of s = 1, 2, ...
 
-    Every corner is one independent answer with the standard deviation that the probe found. With
-    weights w over donors, Var phi_i = sigma^2 sum w^2 times `squares()`, the sum of the squared
-    weights of all corners in a value; [P], or [M] of sets.
+    If the model is declared random, every corner is one independent answer with the standard
+    deviation that the probe found. With weights w over donors, Var phi_i = sigma^2 sum w^2 times
+    the sum of the squared weights of all corners in a value.
     """
-    noise = game.engine.findings.noise
-    if noise is None:
-        return None
-    donors = float((game.engine.replacement.weights**2).sum())
-    errors = np.sqrt(squares() * donors)[:, None] * noise
-    return np.broadcast_to(errors, (N, *errors.shape)).copy()
+    totals = queries.semivalues(game, weights, rows)
+    noise, errors = game.engine.findings.noise, None
+    if noise is not None:
+        donors = float((game.engine.replacement.weights**2).sum())
+        of_value = np.sqrt(_squares(by_size, game.P) * donors)[:, None] * noise
+        errors = np.broadcast_to(of_value, (len(rows), *of_value.shape)).copy()
+    return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
+
+
+def _squares(by_size: Sequence[np.ndarray], P: int) -> np.ndarray:
+    """The sum of squares of the weights of all corners in each set of P players; [M]."""
+    parts = []
+    for s, p in enumerate(by_size, start=1):
+        total = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))
+        parts.append(np.full(math.comb(P, s), 2**s * total))
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -80,12 +92,9 @@ class Exact:
 
     def estimate(self, game: GameRun, rows: np.ndarray) -> Estimate:
         """The values of the instances `rows` [n]."""
-        p = self.p
-        if not game.quantity.linear:
-            return by_tables(game, rows, lambda table: (semivalue(table, p), table[:, 0]))
-        totals = queries.semivalues(game, self.weights, rows)
-        errors = _noise_errors(game, lambda: _squares(p), len(rows))
-        return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
+        if game.quantity.linear:
+            return _summed(game, self.weights, [self.p], rows)
+        return by_tables(game, rows, lambda table: (semivalue(table, self.p), table[:, 0]))
 
 
 def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
@@ -101,9 +110,7 @@ def exact_sets(game: GameRun, of: OfSets, rows: np.ndarray) -> Estimate:
             )
         p = of(game.P)
         return by_tables(game, rows, lambda table: (of_tables(table, p), table[:, 0]))
-    totals = queries.semivalues(game, Weights(of), rows)
-    errors = _noise_errors(game, lambda: _squares_of(of, game.P), len(rows))
-    return Estimate(totals.phi, totals.empty, totals.full, errors, totals.span, totals.summed)
+    return _summed(game, Weights(of), of(game.P), rows)
 
 
 def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
@@ -112,47 +119,19 @@ def by_pairs(game: GameRun, of: OfSets) -> np.ndarray:
     counted the game's pairs.
     """
     widest, place = np.unique(game.largest, return_inverse=True)
-    lows = [min(k, PIECE) for k in widest.tolist()]
-    entries = [
-        (count(low, of.order) << low) * (k - low + 1)
-        for k, low in zip(widest.tolist(), lows, strict=True)
-    ]
-    fits = np.array([game.quantity.linear and one <= LARGEST_MATRIX for one in entries])
+    fits = np.zeros(len(widest), bool)
+    for number, k in enumerate(widest.tolist()):
+        low = min(k, PIECE)
+        entries = (count(low, of.order) << low) * (k - low + 1)
+        fits[number] = game.quantity.linear and entries <= LARGEST_MATRIX
     return fits[place]
 
 
-def _squares(p: np.ndarray) -> np.ndarray:
-    """The sum of squares of the weights of all corners in each of P players' values; [P]."""
-    P = len(p)
-    return np.full(P, 2 * math.fsum(math.comb(P - 1, s) * w**2 for s, w in enumerate(p.tolist())))
-
-
-def _squares_of(of: OfSets, P: int) -> np.ndarray:
-    """The sum of squares of the weights of all corners in each set of P players; [M]."""
-    parts = []
-    for s, p in enumerate(of(P), start=1):
-        own = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))
-        parts.append(np.full(math.comb(P, s), 2**s * own))
-    return np.concatenate(parts)
-
-
-def by_tables(
-    game: GameRun,
-    rows: np.ndarray,
-    read: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> Estimate:
+def by_tables(game: GameRun, rows: np.ndarray, read: Callable[[np.ndarray], Any]) -> Estimate:
     """What `read` makes of full tables [n, 2^P, K]: values [n, P, K] and base values [n, K]."""
-    values, base, full, span = [], [], [], []
+    parts = []
     for table in queries.tables(game, rows):
-        span.append(np.abs(table - table[:, :1]).max(axis=(1, 2)))
-        for parts, part in zip((values, base), read(table), strict=True):
-            parts.append(part)
-        full.append(table[:, -1])
-    return Estimate(
-        np.concatenate(values),
-        np.concatenate(base),
-        np.concatenate(full),
-        None,
-        np.concatenate(span),
-        np.full(len(rows), 2.0**game.P),
-    )
+        span = np.abs(table - table[:, :1]).max(axis=(1, 2))
+        parts.append((*read(table), table[:, -1], span))
+    values, base, full, span = map(np.concatenate, zip(*parts, strict=True))
+    return Estimate(values, base, full, None, span, np.full(len(rows), 2.0**game.P))

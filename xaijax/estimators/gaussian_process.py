@@ -34,7 +34,9 @@ process is at.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,37 +94,31 @@ class GaussianProcess(Kernel):
         reach a part of a core's rate, and what is around them takes as long as 2e9 operations.
         """
         kernel, D = super().cost(P, index, budget, K), self.units(P, index, budget)
-        E, some = min(D, MOST), min(D // 2, max(BY, 2 * P))
-        rates = 12.0 * STEPS * some**2 * (some + 4.0 * P + 200)
+        E, fitted = min(D, MOST), min(D // 2, max(BY, 2 * P))
+        rates = 12.0 * STEPS * fitted**2 * (fitted + 4.0 * P + 200)
         each = 2e9 + rates + E**2 * (E + 4.0 * P + 200)
         return SamplingCost(kernel.held + 32 * E**2 * _at_once(D), kernel.once, each)
 
     def result(
-        self,
-        state: KernelState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: KernelState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """Values and standard errors; arguments as for `Estimator.result`."""
-        found = super().result(state, values, empty, full, moves)._replace(heavy=None)
+        result = super().result(state, answers, moves)._replace(heavy=None)
         nodes = nodes_of(state.P, state.index.draws_orders)
-        answers = np.concatenate([full[:, None], empty[:, None], values], axis=1)
-        outputs = range(values.shape[2])
+        answers = np.concatenate([answers[:, 1::-1], answers[:, 2:]], axis=1)  # the full one first
+        outputs = range(answers.shape[2])
         threads = _at_once(state.pairs)
         # An answer's process is its own. Small matrices take longer in several threads each.
         with one_thread_of_blas():
-            for pattern, rows, fit in fits(state, len(values), moves):
+            for pattern, rows, fit in fits(state, len(answers), moves):
                 if pattern.sum() < SMALLEST_SET:
                     continue  # the regression is exact
-                of_answer = _Predicting(state, fit, pattern, nodes)
+                correct = partial(_corrected, state, fit, pattern, nodes)
                 places = [(n, slice(None), k) for n in rows for k in outputs]
-                given = ((answers[at], found.values[at], found.std_errors[at]) for at in places)
-                corrected = in_order(lambda one, f=of_answer: f(*one), given, threads)
-                for at, better in zip(places, corrected, strict=True):
-                    found.values[at], found.std_errors[at] = better
-        return found
+                kernels = ((answers[at], result.values[at], result.std_errors[at]) for at in places)
+                for at, better in zip(places, in_order(correct, kernels, threads), strict=True):
+                    result.values[at], result.std_errors[at] = better
+        return result
 
 
 def _at_once(D: int) -> int:
@@ -132,62 +128,54 @@ def _at_once(D: int) -> int:
     return min(cores(), 2 * MOST**2 // min(max(D, 1), MOST) ** 2)
 
 
-class _Predicting:
-    """The answers of one instance and output; of instances whose same players move."""
+def _corrected(
+    state: KernelState, fit: Regression, moves: np.ndarray, nodes: Nodes, kernels: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(values, standard errors) [P] of one instance and output; the kernel's own, a beta of 0, if
+    nothing is left to predict or rounding leaves the process no factor.
 
-    def __init__(
-        self, state: KernelState, fit: Regression, moves: np.ndarray, nodes: Nodes
-    ) -> None:
-        self.fit, self.moves, self.sizes, self.nodes = fit, moves, state.sizes, nodes
-        self.efficient = state.index.efficient
-        everyone = np.ones((1, state.P), bool)
-        self.signs = np.where(np.concatenate([everyone, state.sets])[:, moves], 1.0, -1.0)
+    fit: the kernel's, of the players that move. kernels: the answers [2 + 2 D], of a coalition and
+    its complement in turn, of all players first; then the kernel's values and standard errors.
+    """
+    answers, phi, errors = kernels
+    everyone, P = np.ones((1, state.P), bool), state.P
+    signs = np.where(np.concatenate([everyone, state.sets])[:, moves], 1.0, -1.0)
 
-    def __call__(
-        self, answers: np.ndarray, phi: np.ndarray, errors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(values, standard errors) [P]; the kernel's own, a beta of 0, if nothing is left to
-        predict or rounding leaves the process no factor.
-
-        answers: [2 + 2 D], of a coalition and its complement in turn, of all players first; phi,
-        errors: the kernel's.
-        """
-        fit, P = self.fit, len(phi)
-        odd = (answers[0::2] - answers[1::2]) / 2
-        even = (answers[0::2] + answers[1::2]) / 2
-        span, y = 2 * odd[0], 2 * odd[1:]
-        left, level = odd - self.signs @ phi[self.moves] / 2, even - even.mean()
-        size, of_even = (float(np.sqrt(np.mean(one**2))) for one in (left, level))
-        least = ROUNDING * float(np.abs(answers).max())
-        if not size > least or not np.isfinite(size):
-            return phi, errors
-        scaled = level / of_even if of_even > least else None
-        try:
-            game = predicted(self.signs, left / size, scaled, self.sizes, self.nodes)
-        except np.linalg.LinAlgError:
-            return phi, errors
-        _, own = self._regression(y, span)
-        _, residual = self._regression(2 * size * game.pairs, 2 * size * game.ends)
-        # A part is drawn from what its game has not seen. For a size with a share drawn, the part
-        # stands for the other share, and the game itself stands for the share drawn.
-        mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.mean
-        regressed, _ = self._regression(2 * size * mixed, 2 * size * game.ends)
-        weights = fit.variance.sum(axis=0)
-        squares = float(weights @ residual**2)
-        beta = min(max(float(weights @ (own * residual)) / squares, 0.0), 1.0) if squares else 0.0
-        more = -regressed[:P]
-        more[self.moves] += size * game.values
-        if self.efficient:  # both add up to what the process has for all, but for rounding
-            more[self.moves] -= more[self.moves].mean()
-        # With few answers all may be predicted by luck: as if one pair in D were not.
-        variance = fit.variance @ (own - beta * residual) ** 2
-        return phi + beta * more, np.sqrt(variance + errors**2 / len(own))
-
-    def _regression(self, y: np.ndarray, span: float) -> tuple[np.ndarray, np.ndarray]:
+    def regression(y: np.ndarray, span: float) -> tuple[np.ndarray, np.ndarray]:
         """(the fit's numbers [P+E], what it leaves over [D]) of a game."""
-        y = y - self.fit.shift * span
-        gamma = self.fit.solve @ y + self.fit.full * span
-        return gamma, y - self.fit.columns @ gamma
+        y = y - fit.shift * span
+        gamma = fit.solve @ y + fit.full * span
+        return gamma, y - fit.columns @ gamma
+
+    odd = (answers[0::2] - answers[1::2]) / 2
+    even = (answers[0::2] + answers[1::2]) / 2
+    span, y = 2 * odd[0], 2 * odd[1:]
+    left, level = odd - signs @ phi[moves] / 2, even - even.mean()
+    size, of_even = (float(np.sqrt(np.mean(part**2))) for part in (left, level))
+    least = ROUNDING * float(np.abs(answers).max())
+    if not size > least or not np.isfinite(size):
+        return phi, errors
+    scaled = level / of_even if of_even > least else None
+    try:
+        game = predicted(signs, left / size, scaled, state.sizes, nodes)
+    except np.linalg.LinAlgError:
+        return phi, errors
+    _, left_over = regression(y, span)
+    _, residual = regression(2 * size * game.pairs, 2 * size * game.ends)
+    # A part is drawn from what its game has not seen. For a size with a share drawn, the part
+    # stands for the other share, and the game itself stands for the share drawn.
+    mixed = fit.unseen * game.pairs + (1 - fit.unseen) * game.mean
+    regressed, _ = regression(2 * size * mixed, 2 * size * game.ends)
+    weights = fit.variance.sum(axis=0)
+    squares = float(weights @ residual**2)
+    beta = min(max(float(weights @ (left_over * residual)) / squares, 0.0), 1.0) if squares else 0.0
+    more = -regressed[:P]
+    more[moves] += size * game.values
+    if state.index.efficient:  # both add up to what the process has for all, but for rounding
+        more[moves] -= more[moves].mean()
+    # With few answers all may be predicted by luck: as if one pair in D were not.
+    variance = fit.variance @ (left_over - beta * residual) ** 2
+    return phi + beta * more, np.sqrt(variance + errors**2 / len(left_over))
 
 
 class Predicted(NamedTuple):
@@ -218,7 +206,7 @@ def predicted(
     half = folds(sizes[:E], 2)
     pairs, mean, values = np.zeros(len(odd)), np.zeros(len(odd)), np.zeros(signs.shape[1])
     for number in range(2):
-        held, others = (np.flatnonzero(half == one) + 1 for one in (number, 1 - number))
+        held, others = (np.flatnonzero(half == side) + 1 for side in (number, 1 - number))
         by = np.append(0, others[: max(BY, 2 * signs.shape[1])])
         process = OddProcess.likeliest(signs[by], odd[by], None if even is None else even[by])
         at = np.concatenate([[0], others, held])
@@ -226,8 +214,8 @@ def predicted(
         pairs[held] = odd[held] - off[-len(held) :]
         # (K + NOISE) weights = y - off / FOLDS, and the game is K weights.
         mean[at] += (odd[at] - off / FOLDS - NOISE * weights) / 2
-        for some in chunks(len(odd) - E - 1, E):
-            rest = slice(E + 1 + some.start, E + 1 + some.stop)
+        for chunk in chunks(len(odd) - E - 1, E):
+            rest = slice(E + 1 + chunk.start, E + 1 + chunk.stop)
             mean[rest] += process.between(signs[rest], signs[at]) @ weights / 2
         values += process.values(signs[at], weights, nodes) / 2
     pairs[E + 1 :] = mean[E + 1 :]  # which no game has seen
@@ -252,6 +240,6 @@ def _held_out(
     inverse = inverse_of(lower[first:, first:])
     off = np.zeros(len(y))
     for number in np.unique(part):
-        own = np.flatnonzero(part == number)
-        off[first + own] = np.linalg.solve(inverse[np.ix_(own, own)], alpha[first + own])
+        at = np.flatnonzero(part == number)
+        off[first + at] = np.linalg.solve(inverse[np.ix_(at, at)], alpha[first + at])
     return off, alpha - cho_solve((lower, True), off) / FOLDS

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -76,14 +76,12 @@ class KernelState:
         return regression(self.P, self.index, self.sizes, self.sets)
 
     @property
-    def asked(self) -> int:
-        """How many coalitions have been asked, empty and full not counted."""
-        return 2 * self.pairs
-
-    @property
     def pairs(self) -> int:
         """How many pairs have been drawn."""
         return len(self.sizes)
+
+
+State = TypeVar("State", bound=KernelState)
 
 
 class Kernel(Estimator):
@@ -95,7 +93,7 @@ class Kernel(Estimator):
         """The coalitions from which the values are determined, whatever the seed."""
         return 2 * fewest_pairs(P, index, 0)
 
-    def units(self, P: int, index: Index, budget: int) -> int:
+    def units(self, P: int, index: Any, budget: int) -> int:
         """How many pairs the budget allows."""
         return min(budget // 2, total_pairs(P))
 
@@ -105,7 +103,7 @@ class Kernel(Estimator):
         """
         return P + SPARE
 
-    def cost(self, P: int, index: Index, budget: int, K: int) -> SamplingCost:
+    def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
         """Returns memory and operations of the fit.
 
         The fit holds nine rows of P + 3 numbers for each pair at once; 33 to 35 bytes a player and
@@ -127,7 +125,7 @@ class Kernel(Estimator):
                 return KernelState(P, index, budget, seed, attempt, sizes[:0], sets[:0])
         raise ValueError(f"{ATTEMPTS} draws of {fewest} pairs leave a value of {P} undetermined")
 
-    def step(self, state: KernelState, pairs: int) -> tuple[KernelState, np.ndarray]:
+    def step(self, state: State, pairs: int) -> tuple[State, np.ndarray]:
         """Goes on until `pairs` pairs are drawn in all, at least those that determine the values.
 
         Returns the coalitions not asked before, masks bool [C_new, P]. Steps give the same pairs as
@@ -143,43 +141,37 @@ class Kernel(Estimator):
         return replace(state, sizes=sizes, sets=sets), both
 
     def result(
-        self,
-        state: KernelState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: KernelState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """The fit, and its standard errors where at least P + 20 pairs (or all) were asked.
 
-        values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves:
-        which players change anything, bool [N, P]; None: all. The others have value and error
-        exactly 0, and are left out of their instance's fit.
+        Players that change nothing have value and error exactly 0, and are left out of their
+        instance's fit. Arguments as for `Estimator.result`.
         """
-        N, _, K = values.shape
+        N, _, K = answers.shape
         P, D = state.P, state.pairs
         zero, heavy = np.zeros((N, P, K)), np.zeros(N, bool)
-        found = Result(zero, zero.copy(), np.full((N, K), math.inf), heavy)
+        estimate = Result(zero, zero.copy(), np.full((N, K), math.inf), heavy)
         shown = D >= min(P + SPARE, total_pairs(P))
         for pattern, same, fit in fits(state, N, moves):
             for part in chunks(len(same), 2 * D * K):
                 rows = same[part]
-                span = (full[rows] - empty[rows])[:, None]
-                y = values[rows, 0::2] - values[rows, 1::2] - fit.shift[:, None] * span
+                span = answers[rows, 1:2] - answers[rows, :1]
+                y = answers[rows, 2::2] - answers[rows, 3::2] - fit.shift[:, None] * span
                 # matmul multiplies instance by instance, always in one shape: the bits of an
                 # instance do not depend on the others in the call, as they would in one product for
                 # all.
                 gamma = np.matmul(fit.solve, y) + fit.full[:, None] * span
-                found.values[rows], found.dof[rows] = gamma[:, :P], fit.dof
+                estimate.values[rows], estimate.dof[rows] = gamma[:, :P], fit.dof
                 if shown:
                     squares = (y - np.matmul(fit.columns, gamma)) ** 2
-                    found.std_errors[rows] = np.sqrt(np.matmul(fit.variance, squares))
+                    estimate.std_errors[rows] = np.sqrt(np.matmul(fit.variance, squares))
                     share = fit.variance.sum(axis=0)
                     drawn = share > 0  # all pairs of the other sizes were asked
                     heavy[rows] = heavy_tail((share * squares.sum(axis=2))[:, drawn])
                 else:
-                    found.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
-        return found
+                    estimate.std_errors[rows] = np.where(pattern[:, None], np.nan, 0.0)
+        return estimate
 
 
 def fits(
@@ -190,12 +182,12 @@ def fits(
     Instances in which nobody moves are left out: all their values are 0.
     """
     moves = np.ones((N, state.P), bool) if moves is None else moves
-    patterns, own = np.unique(moves, axis=0, return_inverse=True)
+    patterns, group = np.unique(moves, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         if pattern.any():
             null = np.flatnonzero(~pattern)
             fit = without(state.fit, null, state.index.efficient) if len(null) else state.fit
-            yield pattern, np.flatnonzero(own.reshape(-1) == number), fit
+            yield pattern, np.flatnonzero(group.reshape(-1) == number), fit
 
 
 def total_pairs(P: int) -> int:
@@ -227,7 +219,7 @@ def _masses(P: int, index: Index) -> dict[int, float]:
     if index.efficient:
         mass = {s: share / (s * (P - s)) for s, share in half.items()}
         whole = math.fsum(mass.values())
-        return {s: one / whole for s, one in mass.items()}
+        return {s: part / whole for s, part in mass.items()}
     pairs = 2 ** (P - 1)
     return {s: float(Fraction(sampling.pairs_of_size(P, s), pairs)) for s in half}
 
@@ -246,7 +238,7 @@ def _sizes_in_turn(P: int, index: Index, budget: int, seed: int) -> Iterator[int
     if index.efficient:
         share = {s: 0.5 if 2 * s == P else 1.0 for s in mass}
     else:
-        share = {s: one for s, one in mass.items() if one > 0}
+        share = {s: part for s, part in mass.items() if part > 0}
     taken = dict.fromkeys(mass, 0)
     if P > 1 and singles_first(P, index, budget):
         taken[1] = room[1]
@@ -334,9 +326,9 @@ def regression(P: int, index: Index, sizes: np.ndarray, sets: np.ndarray) -> Reg
     shared = dict.fromkeys(drawn, 0.0)
     # Not to a full one if possible: its residuals would count as free of sampling error.
     hosts = [s for s in drawn if drawn[s] < sampling.pairs_of_size(P, s)] or list(drawn)
-    for s, one in mass.items():
+    for s, part in mass.items():
         host = s if s in drawn else min(hosts, key=lambda t: (abs(t - s), -t))
-        shared[host] += one
+        shared[host] += part
     weight = np.array([shared[s] / drawn[s] for s in sizes.tolist()])
     out = 1 - np.array([drawn[s] / sampling.pairs_of_size(P, s) for s in sizes.tolist()])
 
@@ -389,12 +381,12 @@ def _spread(
     solve: np.ndarray, columns: np.ndarray, out: np.ndarray, moves: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """(variance [P, D], degrees of freedom) of a fit; moves: whose values are fitted, bool [P]."""
-    own = np.einsum("ij,ji->j", solve, columns)
+    leverage = np.einsum("ij,ji->j", solve, columns)
     squares = solve[: len(moves)] ** 2 * out
-    variance = squares / np.maximum(1 - own, 1e-6)
+    variance = squares / np.maximum(1 - leverage, 1e-6)
     if not out.any():
         return variance, math.inf
     squares = squares[moves]
     fourth = (squares**2).sum(axis=1)
     effective = np.mean(squares.sum(axis=1) ** 2 / np.maximum(fourth, 1e-300))
-    return variance, max(1.0, float(effective * (1 - (own * out).sum() / out.sum())))
+    return variance, max(1.0, float(effective * (1 - (leverage * out).sum() / out.sum())))

@@ -57,9 +57,8 @@ class LeastSquares(Exact):
         """Coefficients of the regression for the instances `rows`; the base is its intercept."""
         null, end_weight, p = self.null, self.end_weight, self.p
         D, P = len(null), game.P + len(null)
-        by_size = np.zeros(P + 1)
-        for s in range(1, P):
-            by_size[s] = (P - 1) / (math.comb(P, s) * s * (P - s))
+        inner = ((P - 1) / (math.comb(P, s) * s * (P - s)) for s in range(1, P))
+        by_size = np.array([0.0, *inner, 0.0])
         count = np.array([math.comb(P, s) for s in range(P + 1)], float)
         shares = np.arange(P + 1) / P
         a = math.fsum((count * by_size * shares).tolist())

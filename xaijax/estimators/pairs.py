@@ -39,16 +39,17 @@ Letters: N instances, P players, C coalitions asked, D pairs drawn and the ends,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.estimators.estimator import Estimator, Result, SamplingCost, chunks, heavy_tail
+from xaijax.estimators.estimator import Result, SamplingCost, chunks, heavy_tail
 from xaijax.estimators.kernel import Kernel, KernelState
 from xaijax.estimators.process import DECIDE, HELD, KEEPS, RATES, TOGETHER, EvenProcess
-from xaijax.players.index import Index, named
+from xaijax.players.index import named
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax_kernels.games import sampling
 
@@ -63,16 +64,12 @@ STEP = 1.1  # from one budget that is tried to the next
 
 
 @dataclass(frozen=True)
-class PairsState:
-    """The pairs drawn so far, by the kernel estimator."""
+class PairsState(KernelState):
+    """The pairs drawn so far; `index` is that of the players alone, before k-SII takes pairs out of
+    its values.
+    """
 
-    index: InteractionIndex
-    drawn: KernelState
-
-    @property
-    def pairs(self) -> int:
-        """How many pairs have been drawn."""
-        return self.drawn.pairs
+    interactions: InteractionIndex
 
     @cached_property
     def process(self) -> EvenProcess:
@@ -82,45 +79,28 @@ class PairsState:
     @cached_property
     def halves(self) -> list[tuple[np.ndarray, EvenProcess]]:
         """(bool [D], the process at these) for the first half and for the second."""
-        half = every_other(self.drawn.sizes)
-        return [(own, self._at(own)) for own in (half, ~half)]
+        half = every_other(self.sizes)
+        return [(chosen, self._at(chosen)) for chosen in (half, ~half)]
 
-    def _at(self, own: np.ndarray) -> EvenProcess:
+    def _at(self, chosen: np.ndarray) -> EvenProcess:
         """The process at the full coalition and some of those drawn, bool [D]."""
-        ends, sets = np.ones((1, self.drawn.P), bool), self.drawn.sets[own]
-        signs = np.where(np.concatenate([ends, sets]), 1.0, -1.0)
-        return EvenProcess(signs, _of_players(self.index).draws_orders)
+        sets = np.concatenate([np.ones((1, self.P), bool), self.sets[chosen]])
+        return EvenProcess(np.where(sets, 1.0, -1.0), self.index.draws_orders)
 
 
-def _of_players(index: InteractionIndex) -> Index:
-    """The index of the players alone, before k-SII takes pairs out of its values."""
-    return named(index.singles)
-
-
-class PairSampler(Estimator):
+class PairSampler(Kernel):
     """Players by the kernel, pairs by the mean of the process."""
 
-    reports_tails = True
-    kernel = Kernel()
-
-    def smallest_budget(self, P: int, index: InteractionIndex) -> int:
+    def smallest_budget(self, P: int, index: Any) -> int:
         """The coalitions from which the players' values are determined."""
-        return self.kernel.smallest_budget(P, _of_players(index))
+        return super().smallest_budget(P, named(index.singles))
 
-    def units(self, P: int, index: InteractionIndex, budget: int) -> int:
-        """How many pairs the budget allows."""
-        return self.kernel.units(P, _of_players(index), budget)
-
-    def first_stop(self, P: int) -> int:
-        """Pairs at the first checkpoint."""
-        return self.kernel.first_stop(P)
-
-    def cost(self, P: int, index: InteractionIndex, budget: int, K: int) -> SamplingCost:
+    def cost(self, P: int, index: Any, budget: int, K: int) -> SamplingCost:
         """The kernel's, and matrices of the answers that decide, for each rate; some of all
         answers, of the sets that are worked out together, and of the trends. An answer takes the
         rates, scores of all pairs some times over, and its columns.
         """
-        kernel = self.kernel.cost(P, _of_players(index), budget, K)
+        kernel = super().cost(P, index, budget, K)
         D = self.units(P, index, budget) + 1
         decide = len(RATES) * min(D, DECIDE) ** 2
         columns = 2 * min(KEEPS, D * self.count(P))
@@ -132,102 +112,65 @@ class PairSampler(Estimator):
         """Sets of one and of two players."""
         return P * (P + 1) // 2
 
-    def init(self, P: int, index: InteractionIndex, budget: int, seed: int) -> PairsState:
+    def init(self, P: int, index: Any, budget: int, seed: int) -> PairsState:
         """State with nothing drawn yet."""
-        return PairsState(index, self.kernel.init(P, _of_players(index), budget, seed))
+        of_players = super().init(P, named(index.singles), budget, seed)
+        return PairsState(**vars(of_players), interactions=index)
 
-    def step(self, state: PairsState, pairs: int) -> tuple[PairsState, np.ndarray]:
-        """Draws pairs as the kernel estimator does, with new coalitions bool [C_new, P]."""
-        drawn, new = self.kernel.step(state.drawn, pairs)
-        return replace(state, drawn=drawn), new
-
-    def result(
-        self,
-        state: PairsState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
-    ) -> Result:
+    def result(self, state: Any, answers: np.ndarray, moves: np.ndarray | None = None) -> Result:
         """Players, then pairs, and their standard errors; values [N, M, K].
 
         Arguments as for `Estimator.result`: pairs with a player that changes nothing are 0. `heavy`
         is that of the players' values: errors of pairs are posterior deviations, which no single
         draw carries.
         """
-        players = self.kernel.result(state.drawn, values, empty, full, moves)
+        players = super().result(state, answers, moves)
         # Half the sums of answers to complements, [N, D, K], of the two ends first.
-        y = (full + empty)[:, None], values[:, 0::2] + values[:, 1::2]
-        found, spread, dof, heavy = self._sums_and_pairs(state, np.concatenate(y, axis=1) / 2)
-        if dof is not None:
-            players = players._replace(dof=np.minimum(players.dof, dof))
-        if heavy is not None:
-            assert players.heavy is not None
-            players = players._replace(heavy=players.heavy | heavy)
-        return _joined(state.index, players, found, spread, moves)
+        even = (answers[:, 0::2] + answers[:, 1::2]) / 2
+        sums, spread, dof, heavy = self._sums_and_pairs(state, even)
+        P, alone, errors = state.P, players.values, players.std_errors
+        pairs, pair_errors = sums[:, P:], spread[:, P:]
+        i, j = np.triu_indices(P, 1)
+        if moves is not None:
+            known = ~(moves[:, i] & moves[:, j])
+            pairs[known], pair_errors[known] = 0.0, 0.0
+            spread[:, :P][~moves] = 0.0
+        if state.interactions.efficient:  # n-Shapley values: a player minus half of its pairs
+            for end in (i, j):
+                np.subtract.at(alone.swapaxes(0, 1), end, pairs.swapaxes(0, 1) / 2)
+            errors = np.sqrt(errors**2 + spread[:, :P] ** 2 / 4)
+        return Result(
+            np.concatenate([alone, pairs], axis=1),
+            np.concatenate([errors, pair_errors], axis=1),
+            np.minimum(players.dof, dof),
+            players.heavy | heavy,
+        )
 
-    def _sums_and_pairs(
-        self, state: PairsState, y: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    def _sums_and_pairs(self, state: PairsState, y: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """(estimates, standard errors [N, P + pairs, K], degrees of freedom [N, K], heavy tails
         [N]) by even parts y [N, D, K]: the sums of all pairs with each player first, then the
-        pairs. None leaves the kernel's as they are.
+        pairs. Infinity and False leave the kernel's as they are.
         """
         rows = _answers_of(y)
         means, deviations, freedom = state.process.interactions(rows, state.process.choose(rows))
-        found, spread = _by_instance(means, y), _by_instance(deviations, y)
-        return found, spread, freedom.reshape(len(y), -1), None
+        sums, spread = _by_instance(means, y), _by_instance(deviations, y)
+        return sums, spread, freedom.reshape(len(y), -1), False
 
 
 class UnbiasedPairSampler(PairSampler):
     """Players by the kernel, pairs by the process and the mean of what it leaves over."""
 
-    def smallest_budget(self, P: int, index: InteractionIndex) -> int:
+    def smallest_budget(self, P: int, index: Any) -> int:
         """The coalitions from which every size is in both halves, twice."""
         return min(LEAST * P, max(0, 2**P - 2))
 
-    def _sums_and_pairs(
-        self, state: PairsState, y: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    def _sums_and_pairs(self, state: PairsState, y: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """See `PairSampler`; degrees of freedom are the kernel's."""
-        found, variance = (np.zeros((len(y), self.count(state.drawn.P), y.shape[2])) for _ in "ab")
-        terms = []  # of both halves, [N, D]
-        for first, process in state.halves:
-            means, spread, squares = _corrected(state.drawn, y, first, process)
-            found += means / 2
-            variance += spread / 4
-            terms.append(squares)
-        return found, np.sqrt(variance), None, heavy_tail(np.concatenate(terms, axis=1))
-
-
-def _joined(
-    index: InteractionIndex,
-    players: Result,
-    found: np.ndarray,
-    spread: np.ndarray,
-    moves: np.ndarray | None,
-) -> Result:
-    """Players, then pairs; found and their errors, spread: [N, P + pairs, K], the sums of all pairs
-    with each player first.
-    """
-    alone, errors, dof, heavy = players
-    P = alone.shape[1]
-    pairs, pair_errors = found[:, P:], spread[:, P:]
-    i, j = np.triu_indices(P, 1)
-    if moves is not None:
-        known = ~(moves[:, i] & moves[:, j])
-        pairs[known], pair_errors[known] = 0.0, 0.0
-        spread[:, :P][~moves] = 0.0
-    if index.efficient:  # n-Shapley values of order 2: a player minus half of its pairs
-        for end in (i, j):
-            np.subtract.at(alone.swapaxes(0, 1), end, pairs.swapaxes(0, 1) / 2)
-        errors = np.sqrt(errors**2 + spread[:, :P] ** 2 / 4)
-    return Result(
-        np.concatenate([alone, pairs], axis=1),
-        np.concatenate([errors, pair_errors], axis=1),
-        dof,
-        heavy,
-    )
+        halves = [_corrected(state, y, first, process) for first, process in state.halves]
+        means, variances, terms = zip(*halves, strict=True)
+        variance = variances[0] / 4 + variances[1] / 4
+        heavy = heavy_tail(np.concatenate(terms, axis=1))
+        return means[0] / 2 + means[1] / 2, np.sqrt(variance), np.inf, heavy
 
 
 def _answers_of(y: np.ndarray) -> np.ndarray:
@@ -235,9 +178,9 @@ def _answers_of(y: np.ndarray) -> np.ndarray:
     return np.moveaxis(y, 2, 1).reshape(-1, y.shape[1])
 
 
-def _by_instance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _by_instance(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[N, ..., K] of what was found for the answers of y one by one, [N K, ...]."""
-    return np.moveaxis(found.reshape(len(y), y.shape[2], -1), 1, 2)
+    return np.moveaxis(values.reshape(len(y), y.shape[2], -1), 1, 2)
 
 
 def every_other(sizes: np.ndarray) -> np.ndarray:
@@ -250,7 +193,7 @@ def every_other(sizes: np.ndarray) -> np.ndarray:
 
 
 def _corrected(
-    drawn: KernelState, y: np.ndarray, first: np.ndarray, process: EvenProcess
+    state: PairsState, y: np.ndarray, first: np.ndarray, process: EvenProcess
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(estimates, variances), [N, P + pairs, K]: the sums of all pairs with each player, the pairs;
     and what each draw of the second half adds to the variances of all pairs, [N, b].
@@ -262,18 +205,18 @@ def _corrected(
     rows = _answers_of(y[:, np.concatenate([[True], first])])
     chosen = process.choose(rows)
     means = _by_instance(process.interactions(rows, chosen)[0], y)
-    signs = np.where(drawn.sets[second], 1.0, -1.0)
+    signs = np.where(state.sets[second], 1.0, -1.0)
     left = y[:, 1:][:, second] - _by_instance(process.expected(rows, chosen, signs), y)
     variance, terms = np.zeros_like(means), np.zeros(left.shape[:2])
-    sets, sizes = drawn.sets[second].astype(float), drawn.sizes[second]
+    sets, sizes = state.sets[second].astype(float), state.sizes[second]
     for s in np.unique(sizes).tolist():
-        own, a = sizes == s, int((drawn.sizes[first] == s).sum())
-        for some in chunks(len(y), drawn.P**2 * y.shape[2]):
-            more, spread = _of_size(sets[own], left[some][:, own], s, drawn.P, a)
-            means[some] += more
-            variance[some] += spread
-        residuals = left[:, own] - left[:, own].mean(axis=1)[:, None]
-        terms[:, own] = _share_of_draws(s, drawn.P, a, int(own.sum())) * (residuals**2).sum(axis=2)
+        at, a = sizes == s, int((state.sizes[first] == s).sum())
+        for chunk in chunks(len(y), state.P**2 * y.shape[2]):
+            more, spread = _of_size(sets[at], left[chunk][:, at], s, state.P, a)
+            means[chunk] += more
+            variance[chunk] += spread
+        residuals = left[:, at] - left[:, at].mean(axis=1)[:, None]
+        terms[:, at] = _share_of_draws(s, state.P, a, int(at.sum())) * (residuals**2).sum(axis=2)
     return means, variance, terms
 
 
@@ -340,17 +283,9 @@ def looked_for(
 
     coalitions: int [N], what each was asked of the budget; 0: it is exact.
     """
-    asked, place = np.unique(coalitions, return_inverse=True)
-    sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in asked.tolist()]
+    counts, place = np.unique(coalitions, return_inverse=True)
+    sought = [C == 0 or _told_apart(index, P, budget, seed, C) for C in counts.tolist()]
     return np.array(sought, bool)[place]
-
-
-def enough(index: InteractionIndex, P: int, seed: int, C: int) -> int:
-    """About the smallest budget above C by which they are; all coalitions, if need be."""
-    most = (1 << P) - 2
-    while C < most and not _told_apart(index, P, C, seed, C):
-        C = max(C + 2, int(C * STEP))
-    return min(most, -(-C // 10) * 10)
 
 
 def warn_not_looked_for(
@@ -359,12 +294,15 @@ def warn_not_looked_for(
     """Warns of instances whose large pairs were not looked for, if there are some."""
     lacking = int((~sought).sum())
     if lacking:
-        C = int(coalitions[~sought].max())
+        drawn, most = int(coalitions[~sought].max()), (1 << P) - 2
+        C = drawn  # to be raised to about the smallest by which they are looked for
+        while C < most and not _told_apart(index, P, C, seed, C):
+            C = max(C + 2, int(C * STEP))
         checks.warn(
-            f"{lacking:,} of {len(sought):,} instances were asked {C:,} coalitions of {P:,} "
+            f"{lacking:,} of {len(sought):,} instances were asked {drawn:,} coalitions of {P:,} "
             "players, so few that they may not tell two pairs from two others: no pair that is far "
             "larger than the others was looked for. A single large pair is shrunk towards 0, and "
-            f"its interval may miss it. Raise budget= to about {enough(index, P, seed, C):,}, or "
+            f"its interval may miss it. Raise budget= to about {min(most, -(-C // 10) * 10):,}, or "
             f"say unbiased=True, which needs budget={LEAST * P:,} at least."
         )
 

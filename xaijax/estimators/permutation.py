@@ -37,16 +37,10 @@ class PermutationState:
     index: Index
     budget: int
     seed: int
-    orders: np.ndarray  # int32 [D, P], Shapley: the first order of each pair; Banzhaf: [0, P]
-    sets: np.ndarray  # bool [D, P], Banzhaf: the first coalition of each pair; Shapley: [0, P]
+    drawn: np.ndarray  # [D, P], the first of each pair: int32, an order; Banzhaf: bool, a coalition
     places: np.ndarray  # int32 [D, 2, P+1]: prefixes by size; or S, then S xor {i}
     seen: dict[bytes, int]  # the place of each coalition by its key
     used_up: bool  # the next pair does not fit the budget
-
-    @property
-    def asked(self) -> int:
-        """How many coalitions have been asked, empty and full not counted."""
-        return len(self.seen) - 2
 
     @property
     def pairs(self) -> int:
@@ -96,17 +90,9 @@ class Permutation(Estimator):
     def init(self, P: int, index: Index, budget: int, seed: int) -> PermutationState:
         """State with nothing drawn yet."""
         total = np.bitwise_xor.reduce(sampling.player_keys(seed, P))
-        return PermutationState(
-            P,
-            index,
-            budget,
-            seed,
-            np.zeros((0, P), np.int32),
-            np.zeros((0, P), bool),
-            np.zeros((0, 2, P + 1), np.int32),
-            {bytes(16): 0, total.tobytes(): 1},
-            False,
-        )
+        drawn = np.zeros((0, P), bool)  # what is joined to it keeps its own type
+        places, seen = np.zeros((0, 2, P + 1), np.int32), {bytes(16): 0, total.tobytes(): 1}
+        return PermutationState(P, index, budget, seed, drawn, places, seen, False)
 
     def step(self, state: PermutationState, pairs: int) -> tuple[PermutationState, np.ndarray]:
         """Goes on until `pairs` pairs are drawn in all, or the next one would exceed the budget.
@@ -124,8 +110,8 @@ class Permutation(Estimator):
         drawn = draw(state.seed, P, first, stop)
         table, total = sampling.player_keys(state.seed, P), np.bitwise_xor.reduce
         seen, places, cuts, used_up = dict(state.seen), [], [], False
-        for d, one in enumerate(drawn, start=first):
-            half = _prefix_keys(table, one) if by_orders else _neighbour_keys(table, one)
+        for d, unit in enumerate(drawn, start=first):
+            half = _prefix_keys(table, unit) if by_orders else _neighbour_keys(table, unit)
             other = half ^ total(table)
             both = np.stack([half, other[::-1] if by_orders else other])
             keys = np.ascontiguousarray(both).view("V16").ravel().tolist()
@@ -142,17 +128,15 @@ class Permutation(Estimator):
                 np.stack([np.full(len(where), d), where // (P + 1), where % (P + 1)], axis=1)
             )
             places.append(place.reshape(2, P + 1))
-        drawn = drawn[: len(places)]
         new_state = replace(
             state,
-            orders=np.concatenate([state.orders, drawn]) if by_orders else state.orders,
-            sets=state.sets if by_orders else np.concatenate([state.sets, drawn]),
+            drawn=np.concatenate([state.drawn, drawn[: len(places)]]),
             places=np.concatenate([state.places, *(p[None] for p in places)]),
             seen=seen,
             used_up=used_up,
         )
-        asked = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
-        return new_state, asked
+        new_cuts = np.concatenate([np.zeros((0, 3), np.int32), *cuts]).astype(np.int32)
+        return new_state, new_cuts
 
     def masks(self, state: PermutationState, cuts: np.ndarray) -> np.ndarray:
         """The coalitions of these (pair, half, cut), or of a part of them; bool [C, P]."""
@@ -166,30 +150,24 @@ class Permutation(Estimator):
             # One pair at a time: its ranks for each of its coalitions would be four times the
             # masks.
             for first, last in pairwise([*starts, len(cuts)]):
-                rank = np.argsort(state.orders[pair[first]])
+                rank = np.argsort(state.drawn[pair[first]])
                 np.less(rank, threshold[first:last], out=out[first:last])
             out ^= (half == 1)[:, None]
             return out
-        out = state.sets[pair] ^ (half[:, None] == 1)
+        out = state.drawn[pair] ^ (half[:, None] == 1)
         flipped = np.flatnonzero(cut)
         out[flipped, cut[flipped] - 1] ^= True
         return out
 
     def result(
-        self,
-        state: PermutationState,
-        values: np.ndarray,
-        empty: np.ndarray,
-        full: np.ndarray,
-        moves: np.ndarray | None = None,
+        self, state: PermutationState, answers: np.ndarray, moves: np.ndarray | None = None
     ) -> Result:
         """The mean over pairs, and its standard error from the spread of the pairs' estimates.
 
-        values: [N, C, K], of all coalitions asked, in their order; empty, full: [N, K]. moves:
-        whether a player changes anything, bool [N, P]; the values of others are known to be 0.
-        None: all do.
+        The values of players that change nothing are known to be 0. Arguments as for
+        `Estimator.result`.
         """
-        N, _, K = values.shape
+        N, C, K = answers.shape
         P, D = state.P, state.pairs
         moves = np.ones((N, P), bool) if moves is None else moves
         phi, errors, dof = np.zeros((N, P, K)), np.full((N, P, K), np.nan), np.zeros((N, K))
@@ -198,12 +176,9 @@ class Permutation(Estimator):
         # Some eight arrays as large as a chunk's values are alive at once, and stay in the cache of
         # a core. But what is done pair by pair should find 8,192 numbers, or its calls take the
         # time.
-        C = values.shape[1]
         for rows in chunks(N, max(C, min(8 * C, 128 * P)) * K):
             # From v - v(empty), so that rounding is relative to the span and not to the level.
-            ends = np.stack([empty[rows], full[rows]], axis=1)
-            table = np.concatenate([ends, values[rows]], axis=1)
-            table -= ends[:, :1]
+            table = answers[rows] - answers[rows, :1]
             # Added pair after pair: an instance's bits do not depend on the others in the call.
             block = max(1, (1 << 20) // (len(table) * (P + 1) * K))
             blocks = [slice(d, d + block) for d in range(0, D, block)]
@@ -226,8 +201,8 @@ class Permutation(Estimator):
             second, fourth = np.zeros_like(phi[rows]), np.zeros_like(phi[rows])
             terms = np.empty((len(table), D))
             for pairs in blocks:
-                found = last if len(blocks) == 1 else self.estimates(state, table, pairs)
-                squares = (found - phi[rows][:, None]) ** 2
+                values = last if len(blocks) == 1 else self.estimates(state, table, pairs)
+                squares = (values - phi[rows][:, None]) ** 2
                 moving = np.where(still[:, None, :, None], 0.0, squares)
                 terms[:, pairs] = moving.sum(axis=(2, 3))
                 for d in range(squares.shape[1]):
@@ -239,17 +214,13 @@ class Permutation(Estimator):
             heavy[rows] = heavy_tail(terms)
         return Result(phi, errors, dof, heavy)
 
-    def estimates(self, state: PermutationState, table: np.ndarray, pairs: slice) -> np.ndarray:
-        """The values that each of these pairs alone gives; [N, 2+C, K] -> [N, D, P, K].
-
-        table: v of the empty, the full, and all coalitions asked, minus v of the empty one.
-        """
-        first = np.take(table, state.places[pairs, 0], axis=1)
-        second = np.take(table, state.places[pairs, 1], axis=1)
+    def estimates(self, state: PermutationState, answers: np.ndarray, pairs: slice) -> np.ndarray:
+        """The values [N, D, P, K] that each of these pairs alone gives."""
+        first, second = (np.take(answers, state.places[pairs, half], axis=1) for half in (0, 1))
         if state.index.draws_orders:
             # Player order[s] joins the prefix of size s; in the reverse it joins that of size
             # P-1-s.
-            rank = np.argsort(state.orders[pairs], axis=1)
+            rank = np.argsort(state.drawn[pairs], axis=1)
             both = np.diff(first, axis=2)
             both += np.diff(second, axis=2)[:, :, ::-1]
             both /= 2
@@ -257,7 +228,7 @@ class Permutation(Estimator):
             at = (rank + state.P * np.arange(len(rank))[:, None]).ravel()
             listed = both.reshape(len(both), rank.size, both.shape[3])
             return listed.take(at, axis=1).reshape(both.shape)
-        sign = np.where(state.sets[pairs], 0.5, -0.5)[..., None]
+        sign = np.where(state.drawn[pairs], 0.5, -0.5)[..., None]
         return sign * ((first[:, :, :1] - first[:, :, 1:]) - (second[:, :, :1] - second[:, :, 1:]))
 
 
@@ -272,8 +243,8 @@ def _prefix_keys(table: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def _neighbour_keys(table: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Keys of S and of S xor {i} for all i; uint64 [P+1, 2]."""
-    own = np.bitwise_xor.reduce(table[members])
-    return np.concatenate([own[None], own ^ table])
+    key = np.bitwise_xor.reduce(table[members])
+    return np.concatenate([key[None], key ^ table])
 
 
 def _all_alike(state: PermutationState) -> bool:
@@ -307,18 +278,18 @@ def _borrowed(
     second, fourth: sums over D of the squared deviations, and of their squares; 0 where not moves.
     """
     P = np.maximum(1, moves.sum(axis=1))[:, None]
-    own = second / (D - 1)
+    alone_square = second / (D - 1)
     spread = (fourth - second**2 / D) * D / (D - 1) ** 3
-    spread = np.maximum(spread, 2 * own**2 / (D - 1))
-    mean = _added(own / P[:, None])
+    spread = np.maximum(spread, 2 * alone_square**2 / (D - 1))
+    mean = _added(alone_square / P[:, None])
     uncertain = _added(spread)
-    between = _added(np.where(moves[:, :, None], (own - mean[:, None]) ** 2, 0.0))
+    between = _added(np.where(moves[:, :, None], (alone_square - mean[:, None]) ** 2, 0.0))
     tiny = np.finfo(float).tiny
     share = np.minimum(1.0, (uncertain + tiny) / (between + tiny))
     alone = (1 - share) ** 2
-    pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * own
+    pooled = share[:, None] * mean[:, None] + (1 - share[:, None]) * alone_square
     pooled = np.where(moves[:, :, None], pooled, 0.0)
-    return np.maximum(own, pooled), (D - 1) / (alone + (1 - alone) / P)
+    return np.maximum(alone_square, pooled), (D - 1) / (alone + (1 - alone) / P)
 
 
 def _added(numbers: np.ndarray) -> np.ndarray:

@@ -184,30 +184,30 @@ class EvenProcess:
             rows, pairs, variance = trend.rows, trend.pairs, trend.variance
             freedom[rows] = trend.freedom
             for part, white, unseen in self._once("sets", trend.fit.rate, self._white_sets):
-                for some in chunks(len(rows), white.shape[1] * (pairs.shape[1] + 1) * 3):
-                    of_trend = self._in_trend(part, pairs[some])
-                    found = np.matmul(white.T, trend.left[some, :, None])[..., 0]
-                    found += np.matmul(trend.weights[some, None], of_trend)[:, 0]
-                    unknown = of_trend - np.matmul(trend.columns[some].swapaxes(1, 2), white)
-                    more = (unknown * np.matmul(trend.inverse[some], unknown)).sum(axis=1)
-                    spread = np.maximum(unseen + more, 0) * variance[some, None]
-                    means[rows[some], part] = found
-                    deviations[rows[some], part] = np.sqrt(spread)
+                for chunk in chunks(len(rows), white.shape[1] * (pairs.shape[1] + 1) * 3):
+                    of_trend = self._in_trend(part, pairs[chunk])
+                    mean = np.matmul(white.T, trend.left[chunk, :, None])[..., 0]
+                    mean += np.matmul(trend.weights[chunk, None], of_trend)[:, 0]
+                    unknown = of_trend - np.matmul(trend.columns[chunk].swapaxes(1, 2), white)
+                    more = (unknown * np.matmul(trend.inverse[chunk], unknown)).sum(axis=1)
+                    spread = np.maximum(unseen + more, 0) * variance[chunk, None]
+                    means[rows[chunk], part] = mean
+                    deviations[rows[chunk], part] = np.sqrt(spread)
         return means, deviations, freedom
 
     def expected(self, y: np.ndarray, chosen: Chosen, signs: np.ndarray) -> np.ndarray:
         """The mean even parts [R, D'] of other coalitions, signs [D', P]."""
         apart = _distance(self.signs, signs)
-        found = np.zeros((len(y), len(signs)))
+        means = np.zeros((len(y), len(signs)))
         for trend in self._trends(y, chosen, self.D):
             rows, pairs = trend.rows, trend.pairs
             white = trend.fit.white @ _by_distance(self.P, trend.fit.rate)[0][apart]  # [D, D']
-            for some in chunks(len(rows), len(signs) * (pairs.shape[1] + 1)):
-                columns = self._columns_of(signs, pairs[some])
-                more = np.matmul(columns, trend.weights[some, :, None])
-                more += np.matmul(white.T, trend.left[some, :, None])
-                found[rows[some]] = more[..., 0]
-        return found
+            for chunk in chunks(len(rows), len(signs) * (pairs.shape[1] + 1)):
+                columns = self._columns_of(signs, pairs[chunk])
+                more = np.matmul(columns, trend.weights[chunk, :, None])
+                more += np.matmul(white.T, trend.left[chunk, :, None])
+                means[rows[chunk]] = more[..., 0]
+        return means
 
     def choose(self, y: np.ndarray) -> Chosen:
         """The likeliest rate and the large pairs of each answer.
@@ -220,10 +220,10 @@ class EvenProcess:
         rates, pairs = np.full(len(y), -1), np.full((len(y), most), -1)
         rows = np.arange(len(y))
         for _ in range(ROUNDS):
-            found = self._likeliest(y[rows], pairs[rows])
-            other = found != rates[rows]
+            likely = self._likeliest(y[rows], pairs[rows])
+            other = likely != rates[rows]
             rows = rows[other]
-            rates[rows] = found[other]
+            rates[rows] = likely[other]
             pairs[rows] = self._large(y[rows], rates[rows], most)
             rows = rows[pairs[rows, 0] >= 0]  # without pairs the rate stays what it is
             if not len(rows):
@@ -232,7 +232,7 @@ class EvenProcess:
 
     def _likeliest(self, y: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Places in RATES, int64 [R], given the pairs with flat priors [R, most]."""
-        best, found = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
+        best, places = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
         for number in range(len(RATES)):
             as_if = Chosen(np.full(len(y), number), pairs)
             for trend in self._trends(y, as_if, min(self.D, DECIDE)):
@@ -242,8 +242,8 @@ class EvenProcess:
                     criterion = criterion + trend.fit.log_det + trend.log_det
                 better = rows[criterion < best[rows]]
                 best[rows] = np.minimum(best[rows], criterion)
-                found[better] = number
-        return found
+                places[better] = number
+        return places
 
     def _large(self, y: np.ndarray, rates: np.ndarray, most: int) -> np.ndarray:
         """The pairs with flat priors, int64 [R, most], at these rates."""
@@ -287,9 +287,9 @@ class EvenProcess:
         deviation = np.sqrt(trend.squares / trend.freedom)
         size = deviation[:, None] * np.sqrt(np.maximum(self._column_sizes(trend.fit.rate), 0))
         scores = np.zeros((len(trend.rows), len(i)))
-        for some in chunks(len(scores), self.signs.size):
-            found = np.matmul(self.signs.T, towards[some] * self.signs)[:, i, j]
-            np.divide(np.abs(found), size[some], out=scores[some], where=size[some] > 0)
+        for chunk in chunks(len(scores), self.signs.size):
+            sums = np.matmul(self.signs.T, towards[chunk] * self.signs)[:, i, j]
+            np.divide(np.abs(sums), size[chunk], out=scores[chunk], where=size[chunk] > 0)
         n, place = np.nonzero(trend.pairs >= 0)
         scores[n, trend.pairs[n, place]] = 0.0
         return scores
@@ -306,9 +306,9 @@ class EvenProcess:
                 rows = alike[start : start + step]
                 # Widths are powers of two, by the answer's own count: its digits do not depend on
                 # the other answers of the call. A pair past the end of the list is -1.
-                pairs = np.full((len(rows), wide), -1)
-                kept = chosen.pairs[rows, :wide]
-                pairs[:, : kept.shape[1]] = kept
+                pairs = chosen.pairs[rows, :wide]
+                missing = wide - pairs.shape[1]
+                pairs = np.pad(pairs, ((0, 0), (0, missing)), constant_values=-1)
                 yield _fitted(rows, pairs, fit, y[rows, :D], self._columns(fit, pairs, D))
 
     def _whitening(self, rate: float, D: int) -> Whitening:
@@ -317,7 +317,7 @@ class EvenProcess:
 
         if (rate, D) not in self._fits:
             if D > DECIDE:
-                self._fits = {key: one for key, one in self._fits.items() if key[1] <= DECIDE}
+                self._fits = {key: fit for key, fit in self._fits.items() if key[1] <= DECIDE}
             covariance = _by_distance(self.P, rate)[0][self._distance[:D, :D]]
             covariance[np.diag_indices(len(covariance))] += JITTER
             factor = np.linalg.cholesky(covariance)
@@ -346,11 +346,11 @@ class EvenProcess:
         """The squares of each pair's whitened column without its part along the level, [pairs]."""
         if rate not in self._sizes:
             level = self._whitening(rate, self.D).white.sum(axis=1)
-            found = [
+            sizes = [
                 (white**2).sum(axis=0) - (level @ white) ** 2 / (level @ level)
                 for white in self._white_pairs(rate)
             ]
-            self._sizes[rate] = np.concatenate(found)
+            self._sizes[rate] = np.concatenate(sizes)
         return self._sizes[rate]
 
     def _white_pairs(self, rate: float) -> Iterator[np.ndarray]:
@@ -390,8 +390,8 @@ class EvenProcess:
         a, b = (self.pairs[pairs, end][..., None] for end in (0, 1))
         first, second = self.sets[part].T
         single = (second < 0) & ((a == first) | (b == first))
-        found = 4.0 * ((single | ((a == first) & (b == second))) & (pairs >= 0)[..., None])
-        return np.concatenate([np.zeros((len(pairs), 1, len(first))), found], axis=1)
+        added = 4.0 * ((single | ((a == first) & (b == second))) & (pairs >= 0)[..., None])
+        return np.concatenate([np.zeros((len(pairs), 1, len(first))), added], axis=1)
 
 
 def _fitted(
@@ -416,9 +416,8 @@ def _fitted(
     apart = 1 / np.diagonal(inverse, axis1=1, axis2=2).max(axis=1)
     inverse *= scale[:, :, None] * scale[:, None]
     freedom = np.maximum(1, y.shape[1] - used.sum(axis=1))
-    weights = weights[..., 0] * scale
-    own = columns, inverse, weights, left[..., 0], freedom, log_det, apart
-    return Trend(rows, pairs, fit, *own)
+    fitted = columns, inverse, weights[..., 0] * scale, left[..., 0]
+    return Trend(rows, pairs, fit, *fitted, freedom, log_det, apart)
 
 
 def _distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -432,8 +431,8 @@ def _by_distance(P: int, rate: float) -> tuple[np.ndarray, float]:
     up, down = np.log1p(rate), np.log1p(-rate)
     # `_even_sets` minus the set of size 0, whose part is the level: near 0 for small rates, so that
     # a difference of the two would lose what keeps the matrix of all coalitions positive.
-    found = (np.expm1((P - d) * up + d * down) + np.expm1(d * up + (P - d) * down)) / 2
-    return found / found[0], float(found[0])
+    cov = (np.expm1((P - d) * up + d * down) + np.expm1(d * up + (P - d) * down)) / 2
+    return cov / cov[0], float(cov[0])
 
 
 def _with_interactions(
@@ -491,11 +490,11 @@ class OddProcess:
     def between(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """The covariances [D, D'] of coalitions, signs [D, P] and [D', P]."""
         log, w = self._logs(1.0)
-        found = (first * w) @ second.T
-        np.sinh(found, out=found)
-        found *= np.exp(log) / self.scale
-        found += (first * (FLAT / len(w) - self.rates / self.scale)) @ second.T
-        return found
+        cov = (first * w) @ second.T
+        np.sinh(cov, out=cov)
+        cov *= np.exp(log) / self.scale
+        cov += (first * (FLAT / len(w) - self.rates / self.scale)) @ second.T
+        return cov
 
     def values(self, signs: np.ndarray, weights: np.ndarray, nodes: Nodes) -> np.ndarray:
         """The values [P] of the game that is sum of weights [D] times covariances with signs.
@@ -505,14 +504,14 @@ class OddProcess:
         that even part is e^a (cosh x - r z_i sinh x) / (1 - r^2).
         """
         singles = signs.T @ weights
-        found = np.zeros(len(self.rates))
+        total = np.zeros(len(self.rates))
         for u, share in zip(*nodes, strict=True):
             log, w = self._logs(float(u))
             x, r = signs @ w, self.rates * u
             even, odd = np.exp(log) * np.cosh(x), np.exp(log) * np.sinh(x)
             towards = signs.T @ (even * weights) - r * (odd @ weights)
-            found += share * towards / (1 - r**2)
-        larger = self.rates * (found - singles) / self.scale
+            total += share * towards / (1 - r**2)
+        larger = self.rates * (total - singles) / self.scale
         return 2 * (larger + FLAT / len(self.rates) * singles)
 
     def _logs(self, u: float) -> tuple[float, np.ndarray]:
@@ -535,8 +534,8 @@ class OddProcess:
         start = np.full(P, np.log(min(0.3, 3.0 / P)))
         most = min(LARGEST, float(np.tanh(SUM / P)))
         limits = {"bounds": [(np.log(SMALLEST), np.log(most))] * P, "options": {"maxiter": STEPS}}
-        given = signs, odd, even
-        return cls(np.exp(minimize(unlikeliness, start, given, "L-BFGS-B", jac=True, **limits).x))
+        parts = signs, odd, even
+        return cls(np.exp(minimize(unlikeliness, start, parts, "L-BFGS-B", jac=True, **limits).x))
 
 
 def unlikeliness(
@@ -574,12 +573,12 @@ def unlikeliness(
         value += freedom * np.log(square) / 2 + np.log(np.diag(lower)).sum()
         A = (freedom / square * np.outer(alpha, alpha) - inverse) / 2
         # Sums over all entries times z_i z'_i, [P].
-        own = ((A * slope @ signs) * signs).sum(axis=0) * dw + da * float((A * f).sum())
+        slopes = ((A * slope @ signs) * signs).sum(axis=0) * dw + da * float((A * f).sum())
         of_scale = da * ends[parity] + dw * ends[1 - parity]
         if not parity:
-            own -= ((A @ signs) * signs).sum(axis=0) * rates
+            slopes -= ((A @ signs) * signs).sum(axis=0) * rates
             of_scale = of_scale - rates
-        gradient = gradient - own / scale + float((A * larger).sum()) / scale**2 * of_scale
+        gradient = gradient - slopes / scale + float((A * larger).sum()) / scale**2 * of_scale
     return value, gradient
 
 
@@ -595,6 +594,6 @@ def inverse_of(lower: np.ndarray) -> np.ndarray:
     from scipy.linalg import get_lapack_funcs  # noqa: PLC0415 - `import xaijax` loads no scipy
 
     (potri,) = get_lapack_funcs(("potri",), dtype=np.float64)
-    found = np.tril(potri(lower, lower=1)[0])
-    found += np.tril(found, -1).T
-    return found
+    inverse = np.tril(potri(lower, lower=1)[0])
+    inverse += np.tril(inverse, -1).T
+    return inverse

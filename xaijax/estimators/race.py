@@ -35,9 +35,9 @@ from xaijax.estimators.stopping import (
     Top,
     by_quantile,
     larger,
+    of_both,
     pair_moments,
     players_of,
-    signs_of,
 )
 from xaijax.games import queries
 from xaijax.games.run import GameRun
@@ -64,7 +64,6 @@ class RaceLimits:
     stops: Sequence[int]  # pairs at each further check
     budget: int  # coalitions of an instance
     asked: int  # of them, so far
-    seed: int  # of the orders
 
 
 @dataclass
@@ -92,27 +91,20 @@ def most_at_once(P: int) -> int:
 
 
 def race(
-    game: GameRun,
-    rule: Rule,
-    check: Checkpoint,
-    undecided: np.ndarray,
-    rows: np.ndarray,
-    base: np.ndarray,
-    limits: RaceLimits,
+    rule: Rule, check: Checkpoint, undecided: np.ndarray, draw: GamePairs, limits: RaceLimits
 ) -> list[RaceResult]:
     """Runs the race of the instances with few undecided players, as many at a time as fit the
     memory. The other instances sample all their players.
 
-    undecided: bool [N, P], rows: the game's instances of the check, base [N, K] their v(nothing).
+    undecided: bool [N, P].
     """
     _, P, K = check.result.values.shape
     chosen = np.flatnonzero(few_undecided(undecided, check.pairs))
     # An instance's sums: a count, and five for each output.
-    step = game.engine.memory.fits("results", 8 * min(P, CANDIDATES) * P * (1 + 5 * K))
-    draw = _GamePairs(game, rows, base, limits.seed)
+    step = draw.game.engine.memory.fits("results", 8 * min(P, CANDIDATES) * P * (1 + 5 * K))
     parts = [chosen[i : i + step] for i in range(0, len(chosen), step)] if step else []
-    ended = [run_race(rule, check, some, undecided[some], draw, limits) for some in parts]
-    return [one for one in ended if one is not None]
+    ended = [run_race(rule, check, part, undecided[part], draw, limits) for part in parts]
+    return [result for result in ended if result is not None]
 
 
 def run_race(
@@ -137,8 +129,8 @@ def run_race(
     race = Race.begun(check.of(chosen), rule.k, rule.alpha(P, K), undecided)
     safe = race.safe(undecided)
     if not safe.all():
-        own = undecided[safe]
-        return run_race(rule, check, chosen[safe], own, draw, limits) if safe.any() else None
+        rest = undecided[safe]
+        return run_race(rule, check, chosen[safe], rest, draw, limits) if safe.any() else None
     n, at, before = len(chosen), check.pairs, race.values()
     most = max(most_at_once(P), rule.k + 1)
     spent, pairs, span = np.full(n, limits.asked), np.full(n, at), np.zeros(n)
@@ -155,12 +147,12 @@ def run_race(
         if not going.any():
             break
         for size in np.unique(count[going]):
-            some = np.flatnonzero(going & (count == size))
-            who = np.nonzero(undecided[some])[1].reshape(len(some), -1)
-            place = np.take_along_axis(race.place[some], who, axis=1)
-            for part, drawn, far in draw(chosen[some], who, at, stop):
-                race.add(some[part], place[part], drawn)
-                span[some[part]] = np.maximum(span[some[part]], far)
+            group = np.flatnonzero(going & (count == size))
+            who = np.nonzero(undecided[group])[1].reshape(len(group), -1)
+            place = np.take_along_axis(race.place[group], who, axis=1)
+            for part, drawn, far in draw(chosen[group], who, at, stop):
+                race.add(group[part], place[part], drawn)
+                span[group[part]] = np.maximum(span[group[part]], far)
         spent[going] += cost[going]
         pairs[going] = at = stop
     else:
@@ -170,16 +162,16 @@ def run_race(
 
 
 @dataclass(frozen=True)
-class _GamePairs:
+class GamePairs:
     """`DrawPairs` of a game."""
 
     game: GameRun
     rows: np.ndarray  # int [N], of the game, for the instances of the check
-    base: np.ndarray  # [N, K]
-    seed: int
+    base: np.ndarray  # [N, K], their v(nothing)
+    seed: int  # of the orders
 
     def __call__(
-        self, some: np.ndarray, who: np.ndarray, first: int, stop: int
+        self, instances: np.ndarray, who: np.ndarray, first: int, stop: int
     ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """See `DrawPairs`."""
         P, (n, a), K = self.game.P, who.shape, self.base.shape[1]
@@ -193,21 +185,16 @@ class _GamePairs:
             rank = np.argsort(orders, axis=1).astype(np.int32)
             for i in range(0, n, at_once):
                 part = slice(i, min(i + at_once, n))
-                yield part, *self._pairs(some[part], who[part], rank)
-
-    def _pairs(
-        self, some: np.ndarray, who: np.ndarray, rank: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(pairs [n, d, a, K], the largest |v(S) - v(nothing)| [n]); rank: of each player [d, P]"""
-        n, a = who.shape
-        own = np.moveaxis(rank[:, who], 0, 1)[..., None]  # [n, d, a, 1]
-        others = rank[None, :, None]
-        kept = np.stack([others < own, others <= own, others > own, others >= own], axis=3)
-        v = queries.own_values(self.game, kept.reshape(n, -1, self.game.P), self.rows[some])
-        v = v.reshape(n, len(rank), a, EACH, -1)
-        far = np.abs(v - self.base[some][:, None, None, None]).reshape(n, -1).max(axis=1)
-        without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
-        return (joined - without + joined_behind - behind) / 2, far
+                place = np.moveaxis(rank[:, who[part]], 0, 1)[..., None]  # [n', d, a, 1]
+                others, rows = rank[None, :, None], instances[part]
+                masks = [others < place, others <= place, others > place, others >= place]
+                coalitions = np.stack(masks, axis=3).reshape(len(rows), -1, P)
+                v = queries.own_values(self.game, coalitions, self.rows[rows])
+                v = v.reshape(*place.shape[:3], EACH, K)
+                far = np.abs(v - self.base[rows][:, None, None, None])
+                without, joined, behind, joined_behind = np.moveaxis(v, 3, 0)
+                pairs_of = (joined - without + joined_behind - behind) / 2
+                yield part, pairs_of, far.reshape(len(rows), -1).max(axis=1)
 
 
 @dataclass
@@ -240,14 +227,9 @@ class Race:
         np.put_along_axis(place, players, np.broadcast_to(np.arange(E), (n, E)), axis=1)
         squares, products = pair_moments(check, np.repeat(players[:, :, None], K, axis=2), values)
         own_square = np.take_along_axis(squares, players[:, :, None], axis=1)[:, :, None]
-        shape = products.shape
-        sums = (
-            np.zeros(shape),
-            np.zeros(shape),
-            np.broadcast_to(own_square, shape).copy(),
-            np.broadcast_to(squares[:, None], shape).copy(),
-            products,
-        )
+        known = (own_square, squares[:, None])
+        copies = (np.broadcast_to(array, products.shape).copy() for array in known)
+        sums = (np.zeros_like(products), np.zeros_like(products), *copies, products)
         borrowed = np.maximum(0.0, errors**2 * D - squares / (D - 1)) * D
         count = np.full((n, E, P), D, np.int64)
         fixed = k, alpha, check.resolution, players, place
@@ -259,13 +241,13 @@ class Race:
         d is a multiple of `TOGETHER` but in the last call of a check: sums are taken in one order,
         so that an instance's do not depend on the others of the call.
         """
-        asked = self.players[rows[:, None], who]
-        at = rows[:, None, None], who[:, :, None], asked[:, None, :]
-        left = pairs - self.centre[rows[:, None], asked][:, None]
+        players = self.players[rows[:, None], who]
+        at = rows[:, None, None], who[:, :, None], players[:, None, :]
+        left = pairs - self.centre[rows[:, None], players][:, None]
         for first in range(0, pairs.shape[1], TOGETHER):
-            some = left[:, first : first + TOGETHER]
-            own, other = some[:, :, :, None], some[:, :, None]  # [n', d, a, 1, K], [n', d, 1, a, K]
-            terms = own, other, own**2, other**2, own * other
+            block = left[:, first : first + TOGETHER]
+            player, other = block[:, :, :, None], block[:, :, None]  # [n', d, a, a, K] together
+            terms = player, other, player**2, other**2, player * other
             for total, term in zip(self.sums, terms, strict=True):
                 total[at] += np.add.accumulate(term, axis=1)[:, -1]
         self.count[at] += pairs.shape[1]
@@ -273,29 +255,29 @@ class Race:
     @property
     def counts(self) -> np.ndarray:
         """Pairs that sampled each player, int64 [n, P]."""
-        found = np.full(self.place.shape, self.full)
-        np.put_along_axis(found, self.players, self._of_own(self.count), axis=1)
-        return found
+        counts = np.full(self.place.shape, self.full)
+        np.put_along_axis(counts, self.players, self._of_own(self.count), axis=1)
+        return counts
 
     def values(self) -> np.ndarray:
         """Each player's mean over its own pairs, [n, P, K]."""
-        found = self.centre.copy()
+        means = self.centre.copy()
         mean = self._of_own(self.sums[0]) / self._of_own(self.count)[..., None]
         at = self.players[:, :, None]
-        np.put_along_axis(found, at, np.take_along_axis(found, at, axis=1) + mean, axis=1)
-        return found
+        np.put_along_axis(means, at, np.take_along_axis(means, at, axis=1) + mean, axis=1)
+        return means
 
     def std_errors(self) -> np.ndarray:
         """The standard errors of the values, [n, P, K]."""
-        found, at = self.errors.copy(), self.players[:, :, None]
+        spread, at = self.errors.copy(), self.players[:, :, None]
         count = self._of_own(self.count)[..., None]
         square = self._of_own(self.sums[2]) - self._of_own(self.sums[0]) ** 2 / count
         more = np.take_along_axis(self.borrowed, at, axis=1) / count
-        own = np.sqrt((np.maximum(square, 0.0) / (count - 1) + more) / count)
+        error = np.sqrt((np.maximum(square, 0.0) / (count - 1) + more) / count)
         # A player that changes nothing is known to do so.
-        own = np.where(np.take_along_axis(self.errors, at, axis=1) == 0, 0.0, own)
-        np.put_along_axis(found, at, own, axis=1)
-        return found
+        error = np.where(np.take_along_axis(self.errors, at, axis=1) == 0, 0.0, error)
+        np.put_along_axis(spread, at, error, axis=1)
+        return spread
 
     def undecided(self) -> np.ndarray:
         """The players in an open test of the k largest so far; bool [n, P]."""
@@ -316,10 +298,10 @@ class Race:
         left = np.argsort(self.place >= 0, axis=1, kind="stable")[:, : P - E]
         # Undecided ones come first among the candidates; if they are fewer, the next ones.
         most = int(undecided.sum(axis=1).max(initial=1))
-        asked = self.players[:, :most]
-        members, others = (np.repeat(one[:, :, None], K, axis=2) for one in (asked, left))
+        first = self.players[:, :most]
+        members, others = (np.repeat(places[:, :, None], K, axis=2) for places in (first, left))
         certain = self._certain(self.centre, members, others).all(axis=(2, 3))
-        return (certain | ~np.take_along_axis(undecided, asked, axis=1)).all(axis=1)
+        return (certain | ~np.take_along_axis(undecided, first, axis=1)).all(axis=1)
 
     def _certain(self, values: np.ndarray, members: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Whether each member int [n, m, K] is larger than each other int [n, o, K], and has the
@@ -331,25 +313,24 @@ class Race:
         row = np.arange(n)[:, None, None, None], np.maximum(place, 0)[:, :, None], others[:, None]
         at = *row, np.arange(K)
         m = self.count[row]
-        own, other, own_square, other_square, product = (one[at] for one in self.sums)
-        own, other = own / m, other / m
-        own_square, other_square = own_square - m * own**2, other_square - m * other**2
-        product = product - m * own * other
+        member, other, own_square, other_square, product = (total[at] for total in self.sums)
+        member, other = member / m, other / m
+        own_square, other_square = own_square - m * member**2, other_square - m * other**2
+        product = product - m * member * other
         # What was borrowed at D pairs fades as they become many.
-        borrowed = [np.take_along_axis(self.borrowed, one, axis=1) for one in (members, others)]
-        own_square += (m - 1) / m * borrowed[0][:, :, None]
-        other_square += (m - 1) / m * borrowed[1][:, None]
-        centre = [np.take_along_axis(self.centre, one, axis=1) for one in (members, others)]
-        own, other = own + centre[0][:, :, None], other + centre[1][:, None]
-        signs = signs_of(np.take_along_axis(values, members, axis=1))[:, :, None]
+        borrowed, centre = (of_both(t, members, others) for t in (self.borrowed, self.centre))
+        own_square += (m - 1) / m * borrowed[0]
+        other_square += (m - 1) / m * borrowed[1]
+        member, other = member + centre[0], other + centre[1]
+        signs = np.where(of_both(values, members, others)[0] < 0, -1.0, 1.0)
         sums = own_square, other_square, product
-        certain = larger(signs, own, other, *sums, by_quantile(self._quantiles(m), m))
-        apart = np.abs(own) - np.abs(other) > 2 * self.resolution[:, None, None, None]
+        certain = larger(signs, member, other, sums, by_quantile(self._quantiles(m), m))
+        apart = np.abs(member) - np.abs(other) > 2 * self.resolution[:, None, None, None]
         return certain & apart & (place >= 0)[:, :, None]
 
     def _quantiles(self, count: np.ndarray) -> np.ndarray:
-        found, place = np.unique(count, return_inverse=True)
-        each = [time_uniform_quantile(int(one), self.alpha, two_sided=False) for one in found]
+        distinct, place = np.unique(count, return_inverse=True)
+        each = [time_uniform_quantile(int(n), self.alpha, two_sided=False) for n in distinct]
         return np.array(each)[place].reshape(count.shape)
 
     def _of_own(self, table: np.ndarray) -> np.ndarray:
@@ -362,9 +343,9 @@ def _largest(undecided: np.ndarray, values: np.ndarray, most: int) -> np.ndarray
     """The `most` largest of the undecided players, or all, bool [n, P]; values [n, P, K]."""
     size = np.where(undecided, np.abs(values).max(axis=2), -1.0)
     order = np.argsort(-size, axis=1, kind="stable")[:, :most]
-    found = np.zeros_like(undecided)
-    np.put_along_axis(found, order, True, axis=1)
-    return found & undecided
+    chosen = np.zeros_like(undecided)
+    np.put_along_axis(chosen, order, True, axis=1)
+    return chosen & undecided
 
 
 def _adding_up(
@@ -376,23 +357,23 @@ def _adding_up(
     known is a regression: what some moved by goes to the others by their variances. Nothing is
     known of how the two go together, so its error is added as if they went fully together.
     """
-    values, found = race.values(), race.std_errors()
+    values, spread = race.values(), race.std_errors()
     counts = race.counts
     still = (counts == counts.min(axis=1, keepdims=True))[:, :, None]
     variance = np.where(still, errors**2, 0.0)
-    variance = np.where(variance.sum(axis=1, keepdims=True) > 0, variance, found**2)
+    variance = np.where(variance.sum(axis=1, keepdims=True) > 0, variance, spread**2)
     total = variance.sum(axis=1, keepdims=True)
     share = np.divide(variance, total, out=np.zeros_like(variance), where=total > 0)
     moved = values - share * (values - before).sum(axis=1, keepdims=True)
     width = np.where(still, 0.0, errors).sum(axis=1, keepdims=True)
-    claims = [_claimed(one, race.k) for one in (values, moved)]
+    claims = [_claimed(v, race.k) for v in (values, moved)]
     same = (claims[0] == claims[1]).all(axis=(1, 2))
-    return moved, np.where(still, found + share * width, found), same
+    return moved, np.where(still, spread + share * width, spread), same
 
 
 def _claimed(values: np.ndarray, k: int) -> np.ndarray:
     """The signs of the k largest, 0 of the others; [n, P, K]."""
     order = np.argsort(-np.abs(values), axis=1, kind="stable")[:, :k]
-    found = np.zeros_like(values)
-    np.put_along_axis(found, order, np.sign(np.take_along_axis(values, order, axis=1)), axis=1)
-    return found
+    signs = np.zeros_like(values)
+    np.put_along_axis(signs, order, np.sign(np.take_along_axis(values, order, axis=1)), axis=1)
+    return signs

@@ -27,9 +27,9 @@ outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,8 @@ from xaijax.estimators.estimator import Result
 TOGETHER = 32  # pairs in one sum, always: sums would be grouped otherwise
 NUMBERS = 1 << 20  # of a chunk of instances at a time
 
+# (means, sums of squares, players) -> whether the means are certainly above 0, see `larger`
+Positive = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 # (instances, pairs) -> the values that each of these pairs alone gives, [n', d, P, K]
 Estimates = Callable[[slice | np.ndarray, slice], np.ndarray]
 
@@ -61,8 +63,8 @@ class Checkpoint:
 
     def of(self, rows: np.ndarray) -> Checkpoint:
         """The same of some of the instances, int [n']."""
-        r, own = self.result, self.estimates
-        estimates = None if own is None else lambda some, pairs: own(rows[some], pairs)
+        r, whole = self.result, self.estimates
+        estimates = None if whole is None else lambda part, pairs: whole(rows[part], pairs)
         result = Result(r.values[rows], r.std_errors[rows], r.dof[rows])
         limits = self.low[rows], self.high[rows], self.resolution[rows]
         return Checkpoint(self.number, self.most, self.pairs, result, *limits, estimates)
@@ -145,33 +147,27 @@ class Top:
             return np.ones((n, P), bool)
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         members, others = order[:, : self.k], order[:, self.k :]
-        own = np.take_along_axis(values, members, axis=1)[:, :, None]  # [n, k, 1, K]
-        across = np.take_along_axis(values, others, axis=1)[:, None]  # [n, 1, others, K]
+        top, across = of_both(values, members, others)
         about = values if self.bounds is None else None
         squares, products = pair_moments(check, members, about)
-        own_square = np.take_along_axis(squares, members, axis=1)[:, :, None]
-        other_square = np.take_along_axis(squares, others, axis=1)[:, None]
         if self.bounds is None:
-            # The standard errors may know of more spread than few draws show.
-            known = check.result.std_errors**2 * D * (D - 1)  # NaN if nothing is known
-            known_own = np.take_along_axis(known, members, axis=1)[:, :, None]
-            own_square = np.maximum(own_square, known_own)
-            known_other = np.take_along_axis(known, others, axis=1)[:, None]
-            other_square = np.maximum(other_square, known_other)
+            # The standard errors may know of more spread than few draws show; NaN if of none.
+            squares = np.maximum(squares, check.result.std_errors**2 * D * (D - 1))
             positive = by_quantile(quantile, D)
         else:
             positive = self._by_bounds(D, alpha)
+        own_square, other_square = of_both(squares, members, others)
         # Only what could be told apart at all, by more than rounding.
         least = 2 * check.resolution[:, None, None, None]
         if self.k == P:
-            open_signs = ~(positive(np.abs(own), own_square, 1) & (np.abs(own) > least))[:, :, 0]
-            found = np.zeros(values.shape, bool)
-            np.put_along_axis(found, members, open_signs, axis=1)
-            return found.any(axis=2)
-        apart = np.abs(own) - np.abs(across) > least
+            open_signs = ~(positive(np.abs(top), own_square, 1) & (np.abs(top) > least))[:, :, 0]
+            open_players = np.zeros(values.shape, bool)
+            np.put_along_axis(open_players, members, open_signs, axis=1)
+            return open_players.any(axis=2)
+        apart = np.abs(top) - np.abs(across) > least
         product = np.take_along_axis(products, others[:, None], axis=2)
         sums = own_square, other_square, product
-        certain = larger(signs_of(own), own, across, *sums, positive) & apart
+        certain = larger(np.where(top < 0, -1.0, 1.0), top, across, sums, positive) & apart
         return players_of(~certain, members, others)
 
     def unmet(self, count: int, of: int, budget: int) -> str:
@@ -182,29 +178,28 @@ class Top:
             "Raise budget=; values that are equal are never told apart."
         )
 
-    def _by_bounds(self, D: int, alpha: float) -> Callable[..., np.ndarray]:
+    def _by_bounds(self, D: int, alpha: float) -> Positive:
         """`positive` of `larger`: each contribution is within +- the span of the bounds, and so is
         its mean over a pair.
         """
         assert self.bounds is not None
-        span = self.bounds[1] - self.bounds[0]
-
-        def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
-            return log_bounded_factor(D * mean, square, 2.0 * players * span) >= math.log(1 / alpha)
-
-        return positive
+        span, least = self.bounds[1] - self.bounds[0], math.log(1 / alpha)
+        return lambda mean, square, players: (
+            log_bounded_factor(D * mean, square, 2.0 * players * span) >= least
+        )
 
     def _refuse_outside(self, check: Checkpoint) -> None:
         """Raises ModelOutputError for answers outside the bounds."""
         if self.bounds is None:
             return
-        low, high = self.bounds
-        for one in np.concatenate([check.low, check.high]):
-            if not low - check.resolution.max() <= one <= high + check.resolution.max():
-                raise ModelOutputError(
-                    f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
-                    f"{one:.6g}. Give bounds that all answers are within, or leave bounds= out."
-                )
+        (low, high), slack = self.bounds, check.resolution.max()
+        ends = np.concatenate([check.low, check.high])
+        outside = ends[~((low - slack <= ends) & (ends <= high + slack))]
+        if len(outside):
+            raise ModelOutputError(
+                f"bounds=({low:g}, {high:g}): a coalition of these instances has v(S) = "
+                f"{outside[0]:.6g}. Give bounds that all answers are within, or leave bounds= out."
+            )
 
 
 # What an instance does never depends on the others of the call.
@@ -221,42 +216,38 @@ def shared_by(k: int, P: int, K: int) -> int:
     return 2 * K * (P if k == P else P + k - 1)
 
 
+def of_both(
+    table: np.ndarray, members: np.ndarray, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of members int [n, k, K] and of others int [n, o, K] in a table [n, P, K], as
+    [n, k, 1, K] and [n, 1, o, K].
+    """
+    member, other = (np.take_along_axis(table, places, axis=1) for places in (members, others))
+    return member[:, :, None], other[:, None]
+
+
 def larger(
-    signs: np.ndarray,
-    own: np.ndarray,
-    other: np.ndarray,
-    own_square: np.ndarray,
-    other_square: np.ndarray,
-    product: np.ndarray,
-    positive: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    signs: np.ndarray, member: np.ndarray, other: np.ndarray, sums: Any, positive: Positive
 ) -> np.ndarray:
     """Whether |phi_i| > |phi_j| and the sign of phi_i are certain: s phi_i + u phi_j > 0 for both
     u = -1 and 1; bool. Arrays broadcast.
 
-    signs: s, -1 or 1, the claimed sign of phi_i. own, other: means of the two over the pairs that
-    sampled both. The squares and the product: sums over these pairs of the deviations from the
-    means. positive(mean, square, players): whether a mean of draws with such a sum of squares is
-    certainly above 0, for draws that add up this number of players.
+    signs: s, -1 or 1, the claimed sign of phi_i. member, other: the means over the pairs that
+    sampled both. sums: over these pairs, the squares of each one's deviations from its mean, and
+    their products. positive(mean, square, players): whether a mean of draws with such a sum of
+    squares is certainly above 0, for draws that add up this number of players.
     """
-    found = np.ones(np.broadcast_shapes(own.shape, other.shape), bool)
+    own_square, other_square, product = sums
+    certain = np.ones(np.broadcast_shapes(member.shape, other.shape), bool)
     for u in (-1.0, 1.0):
         square = np.maximum(own_square + other_square + 2 * u * signs * product, 0.0)
-        found &= positive(signs * own + u * other, square, 2)
-    return found
+        certain &= positive(signs * member + u * other, square, 2)
+    return certain
 
 
-def signs_of(values: np.ndarray) -> np.ndarray:
-    """-1 or 1."""
-    return np.where(values < 0, -1.0, 1.0)
-
-
-def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Callable[..., np.ndarray]:
+def by_quantile(quantile: np.ndarray | float, count: np.ndarray | int) -> Positive:
     """`positive` of `larger` by a number of standard errors of a mean of `count` draws."""
-
-    def positive(mean: np.ndarray, square: np.ndarray, players: int) -> np.ndarray:
-        return mean > quantile * np.sqrt(square / (count * (count - 1)))
-
-    return positive
+    return lambda mean, square, _: mean > quantile * np.sqrt(square / (count * (count - 1)))
 
 
 def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -265,10 +256,10 @@ def players_of(tests: np.ndarray, members: np.ndarray, others: np.ndarray) -> np
     tests: bool [n, k, P - k, K], of members int [n, k, K] against others int [n, P - k, K].
     """
     n, k, left, K = tests.shape
-    found = np.zeros((n, k + left, K), bool)
-    np.put_along_axis(found, members, tests.any(axis=2), axis=1)
-    np.put_along_axis(found, others, tests.any(axis=1), axis=1)
-    return found.any(axis=2)
+    players = np.zeros((n, k + left, K), bool)
+    np.put_along_axis(players, members, tests.any(axis=2), axis=1)
+    np.put_along_axis(players, others, tests.any(axis=1), axis=1)
+    return players.any(axis=2)
 
 
 def pair_moments(
@@ -287,27 +278,18 @@ def pair_moments(
     step = max(1, NUMBERS // (min(TOGETHER, check.pairs) * P * K))
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
-        chosen = members[rows][:, None]
-        for left in _left(check.estimates, check.pairs, rows, about):
-            own = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
+        chosen, total = members[rows][:, None], np.zeros_like(squares[rows])[:, None]
+        for at in range(0, check.pairs, TOGETHER):
+            pairs = slice(at, min(at + TOGETHER, check.pairs))
+            left = check.estimates(rows, pairs)  # [n', d, P, K]
+            if about is None:
+                sums = np.add.accumulate(np.concatenate([total, left], axis=1), axis=1)
+                before = np.maximum(1, np.arange(pairs.start, pairs.stop))[:, None, None]
+                left, total = left - sums[:, :-1] / before, sums[:, -1:]
+            else:
+                left = left - about[rows, None]
+            of_members = np.take_along_axis(left, chosen, axis=2)  # [n', d, k, K]
             for d in range(left.shape[1]):
                 squares[rows] += left[:, d] ** 2
-                products[rows] += own[:, d, :, None] * left[:, d, None]
+                products[rows] += of_members[:, d, :, None] * left[:, d, None]
     return squares, products
-
-
-def _left(
-    estimates: Estimates, D: int, rows: slice, about: np.ndarray | None
-) -> Iterator[np.ndarray]:
-    """What is left of the pairs' estimates of some instances, [n', d, P, K], chunk after chunk."""
-    total: np.ndarray | float = 0.0
-    for first in range(0, D, TOGETHER):
-        own = estimates(rows, slice(first, min(first + TOGETHER, D)))
-        if about is not None:
-            yield own - about[rows, None]
-            continue
-        left = np.empty_like(own)
-        for d in range(own.shape[1]):
-            left[:, d] = own[:, d] - total / max(1, first + d)
-            total = total + own[:, d]
-        yield left

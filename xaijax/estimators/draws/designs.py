@@ -114,31 +114,26 @@ class Sets(_Marginals):
 class ListedSets:
     """The same coalitions in every draw; the terms are sums of their scores."""
 
-    kept: np.ndarray  # bool [L, P]
+    listed: np.ndarray  # bool [L, P], kept players
     contrast: np.ndarray  # float64 [T, L]
 
     @property
     def coalitions(self) -> int:
         """L."""
-        return len(self.kept)
+        return len(self.listed)
 
     @property
     def terms(self) -> int:
         """T."""
         return len(self.contrast)
 
-    @property
-    def listed(self) -> np.ndarray:
-        """[L, P]."""
-        return self.kept
-
     def masks(self, first: int, stop: int) -> np.ndarray:
         """Kept players, bool [D, L, P]."""
-        return np.broadcast_to(self.kept, (stop - first, *self.kept.shape))
+        return np.broadcast_to(self.listed, (stop - first, *self.listed.shape))
 
     def of(self, values: np.ndarray, first: int) -> np.ndarray:
         """Terms [n, D, T, K]."""
-        whole = np.eye(len(self.kept))
+        whole = np.eye(len(self.listed))
         if np.array_equal(self.contrast, whole):
             return values
         if np.array_equal(self.contrast, whole[:1] - whole[1:]):  # many times faster than einsum

@@ -12,7 +12,7 @@ Letters: N games, P players, m orders, n pool rows, G strata, K scores.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,17 +22,6 @@ from xaijax.estimators.draws.run import DrawnRows, asked_terms, chunk_of
 from xaijax.games.run import GameRun
 
 LEVEL = 0.05  # of the bound on what the pool leaves
-
-
-@dataclass(frozen=True)
-class Crossed:
-    """Values and their standard errors, float64."""
-
-    values: np.ndarray  # [N, T, K]
-    std_errors: np.ndarray  # [N, T, K]
-    pool_errors: np.ndarray  # [N, T, K], the part that the pool leaves
-    orders: int
-    pool: int
 
 
 def sizes(samples: int, strata: int) -> tuple[int, int]:
@@ -63,25 +52,21 @@ def refuse_means(game: GameRun, design: Design, samples: int, strata: int, K: in
 
 def crossed(
     game: GameRun, design: Design, rows: DrawnRows, factors: np.ndarray, samples: int
-) -> Crossed:
-    """Follows every order with every row of the pool, for all games."""
+) -> list[np.ndarray]:
+    """Follows every order with every row of the pool, for all games. Returns values, their standard
+    errors, and the part of these that the pool leaves; [N, T, K] each.
+    """
     refuse_means(game, design, samples, rows.strata, game.probe().outputs)
     m, n = sizes(samples, rows.strata)
-    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m, n) for g in range(rows.games)]
-    values, errors, pool = (np.stack(one) for one in zip(*parts, strict=True))
-    return Crossed(values, errors, pool, m, n)
+    parts = [_one(game, design, rows.drawn(g, 0, n), factors, m) for g in range(rows.games)]
+    return [np.stack(part) for part in zip(*parts, strict=True)]
 
 
 def _one(
-    game: GameRun,
-    design: Design,
-    drawn: tuple[np.ndarray, np.ndarray],
-    factors: np.ndarray,
-    m: int,
-    n: int,
+    game: GameRun, design: Design, drawn: Sequence[np.ndarray], factors: np.ndarray, m: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(values, errors, the pool's part of these) of one game; [T, K] each."""
-    G, T, K = len(factors), design.terms, game.probe().outputs
+    n, G, T, K = len(drawn[0]), len(factors), design.terms, game.probe().outputs
     by_order = np.zeros((m, G, T, K))  # means over the pool rows of a stratum
     by_row = np.zeros((n, T, K))  # means over orders
     squares = np.zeros((G, T, K))
@@ -93,22 +78,22 @@ def _one(
         for low in range(0, n, chunk):
             part = slice(low, min(low + chunk, n))
             # Every order with each of these rows.
-            both = [np.repeat(one[part, None], last - first, axis=1) for one in drawn]
-            terms = asked_terms(game, design, both[0], both[1], first, last)
+            both = [np.repeat(array[part, None], last - first, axis=1) for array in drawn]
+            terms = asked_terms(game, design, both, first)
             assert terms is not None
             by_row[part] += terms.sum(axis=1) / m
             for g in range(G):
-                own = terms[(g - low) % G :: G]
-                by_order[first:last, g] += own.sum(axis=0) / sizes_of[g]
-                squares[g] += np.square(own).sum(axis=(0, 1))
+                stratum = terms[(g - low) % G :: G]
+                by_order[first:last, g] += stratum.sum(axis=0) / sizes_of[g]
+                squares[g] += np.square(stratum).sum(axis=(0, 1))
     value, row_part, rest_part = np.zeros((T, K)), np.zeros((T, K)), np.zeros((T, K))
     for g, factor in enumerate(factors):
-        own = by_row[g::G]
-        count, mean = len(own), own.mean(axis=0)
+        stratum = by_row[g::G]
+        count, mean = len(stratum), stratum.mean(axis=0)
         value += factor * mean
-        row_part += factor**2 * _variance(own) / count
+        row_part += factor**2 * _variance(stratum) / count
         rest = squares[g] - m * count * mean**2
-        rest -= m * np.square(own - mean).sum(axis=0)
+        rest -= m * np.square(stratum - mean).sum(axis=0)
         rest -= count * np.square(by_order[:, g] - mean).sum(axis=0)
         freedom = (m - 1) * (count - 1)
         mean_square = np.maximum(rest, 0) / freedom if freedom else np.full_like(rest, np.nan)

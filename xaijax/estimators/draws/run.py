@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,17 +44,13 @@ class DrawnRows:
         self.games = game.N if groups is None else 1
         self._seed = seed
         self._donors = sampling.Wheel(replacement.weights)
-        self._members = None if groups is None else [sampling.Wheel(one) for one in groups]
+        self._members = None if groups is None else [sampling.Wheel(weights) for weights in groups]
         self._keys = None
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
-            ask = game
-            step = ask.engine.rows_at_a_time
-            parts = [
-                fingerprints(ask.table.decode(ask.codes[n : n + step]))
-                for n in range(0, game.N, step)
-            ]
-            self._keys = np.concatenate(parts)
+            step = game.engine.rows_at_a_time
+            parts = [game.codes[n : n + step] for n in range(0, game.N, step)]
+            self._keys = np.concatenate([fingerprints(game.table.decode(part)) for part in parts])
 
     def drawn(self, n: int, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata take turns."""
@@ -71,8 +67,8 @@ class DrawnRows:
         instance = np.empty(stop - first, np.int64)
         for g, wheel in enumerate(self._members):
             # Draw d is number d // G of stratum d % G.
-            own = (first - g + G - 1) // G, (stop - g + G - 1) // G
-            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *own)
+            span = (first - g + G - 1) // G, (stop - g + G - 1) // G
+            instance[(g - first) % G :: G] = wheel.places(self._seed, (sampling.ROWS, g), *span)
         return instance, donor
 
 
@@ -89,13 +85,8 @@ class Sampling:
     design: Design
     rows: DrawnRows
     chosen: np.ndarray  # int64 [n], games
-    joint: bool = False
-    moments: TermMoments = field(init=False)
+    moments: TermMoments
     done: int = 0
-
-    def __post_init__(self) -> None:
-        n, K = len(self.chosen), self.game.probe().outputs
-        self.moments = TermMoments.zeros(n, self.rows.strata, self.design.terms, K, self.joint)
 
     def step(self, stop: int) -> None:
         """Draws until `stop` draws are done.
@@ -108,9 +99,9 @@ class Sampling:
         while self.done < stop:
             first = self.done
             last = min(stop, first - first % chunk + together)
-            drawn = [self.rows.drawn(int(one), first, last) for one in self.chosen]
-            instance, donor = map(np.stack, zip(*drawn, strict=True))
-            terms = asked_terms(self.game, self.design, instance, donor, first, last, values)
+            drawn = [self.rows.drawn(int(n), first, last) for n in self.chosen]
+            both = np.stack(drawn, axis=1)
+            terms = asked_terms(self.game, self.design, both, first, values)
             if terms is None:  # asked again row by row, to name the answer that is wrong
                 values, together = None, chunk
                 continue
@@ -124,28 +115,22 @@ class Sampling:
 
     def only(self, left: np.ndarray) -> Sampling:
         """The run of some of its games, bool [n]; this one must not go on."""
-        one = Sampling.__new__(Sampling)
-        one.__dict__.update(self.__dict__)
-        one.chosen = self.chosen[left]
         m = self.moments
-        one.moments = TermMoments(m.count.copy(), m.mean[left], m.square[left])
-        return one
+        moments = TermMoments(m.count.copy(), m.mean[left], m.square[left])
+        return replace(self, chosen=self.chosen[left], moments=moments)
 
 
 def asked_terms(
-    game: GameRun,
-    design: Design,
-    instance: np.ndarray,
-    donor: np.ndarray,
-    first: int,
-    stop: int,
-    values: Values | None = None,
+    game: GameRun, design: Design, drawn: Any, first: int, values: Values | None = None
 ) -> np.ndarray | None:
-    """The terms of the draws first..stop-1 of each game, [n, D, T, K]; None: an answer of `values`
-    is bad.
+    """The terms of D draws of each game from draw `first` on, [n, D, T, K]; None: an answer of
+    `values` is bad.
 
-    instance, donor: int [n, D]; values: what answers without rows, see `parts_of_draws`.
+    drawn: instance and donor, int [n, D] each; values: what answers without rows, see
+    `parts_of_draws`.
     """
+    instance, donor = drawn
+    stop = first + donor.shape[1]
     if values is not None:
         masks = design.masks(first, stop) if design.listed is None else design.listed[None]
         scores = by_parts(game, values, instance, donor, masks)
@@ -155,28 +140,22 @@ def asked_terms(
         return design.of(scores, first)
     masks = design.masks(first, stop)
     D, L, P = masks.shape
-    here, place = np.unique(instance, return_inverse=True)
-    coalition = np.broadcast_to(np.arange(D * L).reshape(D, L), (len(donor), D, L))
-
-    def spread(one: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(one.reshape(-1, D, 1), coalition.shape).ravel()
-
-    answers = game.rows_asked(
-        here, spread(place), spread(donor), coalition.ravel(), masks.reshape(-1, P)
-    )
-    return design.of(answers.reshape(*coalition.shape, -1), first)
+    chosen, place = np.unique(instance, return_inverse=True)
+    pairs = np.repeat(place, L), np.repeat(donor, L)
+    coalition = np.tile(np.arange(D * L), len(donor))
+    answers = game.rows_asked(chosen, *pairs, coalition, masks.reshape(-1, P))
+    return design.of(answers.reshape(len(donor), D, L, -1), first)
 
 
-def runs(
-    game: GameRun, design: Design, rows: DrawnRows, joint: bool = False
-) -> Iterator[tuple[np.ndarray, Sampling]]:
-    """(games, their run) for as many games as fit the memory together."""
-    per_game = chunk_of(design) * design.coalitions
-    fits = min(ROWS_AT_A_TIME, game.engine.memory.fits("answers", 64 + 32 * game.probe().outputs))
+def runs(game: GameRun, design: Design, rows: DrawnRows, joint: bool = False) -> Iterator[Sampling]:
+    """The runs of all games, as many in each as fit the memory together."""
+    per_game, K = chunk_of(design) * design.coalitions, game.probe().outputs
+    fits = min(ROWS_AT_A_TIME, game.engine.memory.fits("answers", 64 + 32 * K))
     step = max(1, min(fits // per_game, game.engine.rows_at_a_time))
     for n in range(0, rows.games, step):
         chosen = np.arange(n, min(n + step, rows.games))
-        yield chosen, Sampling(game, design, rows, chosen, joint)
+        moments = TermMoments.zeros(len(chosen), rows.strata, design.terms, K, joint)
+        yield Sampling(game, design, rows, chosen, moments)
 
 
 @dataclass
@@ -217,19 +196,15 @@ class TermMoments:
 
 
 def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(value, standard error) of sum_g factors[g] mean_g; [n, T, K] each.
+    """(value, standard error) of sum_g factors[g] mean_g, if moments are not joint; [n, T, K] each.
 
     Errors are NaN if a stratum has fewer than two draws.
     """
     value = np.tensordot(factors, moments.mean, axes=(0, 1))
     count = moments.count.astype(float)
-    diagonal = moments.square
-    if diagonal.shape[3] > 1:
-        T = diagonal.shape[2]
-        diagonal = diagonal[:, :, np.arange(T), np.arange(T)][:, :, :, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(count > 1, factors**2 / (count * (count - 1)), np.nan)
-    return value, np.sqrt(np.tensordot(scale, diagonal[:, :, :, 0], axes=(0, 1)))
+    return value, np.sqrt(np.tensordot(scale, moments.square[:, :, :, 0], axes=(0, 1)))
 
 
 def smooth(

@@ -20,23 +20,22 @@ from sklearn.base import BaseEstimator, clone
 from xaijax.core import checks, typing
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
-from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
     LARGEST_SEED,
     BootstrapPlan,
     Draws,
-    errors,
     rank_shares,
     refuse_many,
     replicate_effects,
     warn_many,
 )
 from xaijax.methods.aec.first_pass import TASKS, FirstPass, first_pass, warn_columns
+from xaijax.methods.aec.learner import Learner, learner_of
 from xaijax.methods.aec.learner import fit as fit_learner
-from xaijax.methods.aec.learner import learner_of
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
+from xaijax.methods.record import VERSIONS
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,
@@ -177,9 +176,11 @@ class AEC(BaseEstimator):
         """
         started = time.perf_counter()
         self._check()
-        table = table_of(X, y, sample_weight)
-        self._check_learner(weighted=table.weights is not None)
-        self._fit(table, started)
+        table, learner = table_of(X, y, sample_weight), None
+        if self.learner is not None:
+            weighted = table.weights is not None or self.bootstrap is not None
+            learner = learner_of(self.learner, weighted)
+        self._fit(table, learner, started)
         self._keep_names(text_names(X))
         return self
 
@@ -211,7 +212,7 @@ class AEC(BaseEstimator):
         if self.learner is not None:
             raise InputError("learner= needs all rows at once; call fit, or leave learner out.")
         rows = Chunks(chunks)
-        self._fit(rows, started)
+        self._fit(rows, None, started)
         self._keep_names(rows.labels)
         return self
 
@@ -234,8 +235,8 @@ class AEC(BaseEstimator):
         """Checks the parameters here, not in the constructor, as scikit-learn requires."""
         checks.one_of(self.task, "task", TASKS)
         checks.one_of(self.solver, "solver", SOLVERS)
-        given = self.standardize
-        checks.yes_or_no(bool(given) if isinstance(given, np.bool_) else given, "standardize")
+        flag = self.standardize
+        checks.yes_or_no(bool(flag) if isinstance(flag, np.bool_) else flag, "standardize")
         if self.decimals is not None:
             if checks.whole_number(self.decimals, "decimals", least=0) > MOST_DECIMALS:
                 raise InputError(
@@ -246,32 +247,28 @@ class AEC(BaseEstimator):
             checks.whole_number(self.bootstrap, "bootstrap", least=2)
         if checks.whole_number(self.seed, "seed", least=0) >= LARGEST_SEED:
             raise InputError(f"seed must be below 2^128, got {self.seed}.")
-        self._check_learner(weighted=False)
-
-    def _check_learner(self, weighted: bool) -> None:
-        if self.learner is None:
-            return
-        if self.solver != "sklearn":
+        if self.learner is not None and self.solver != "sklearn":
             raise InputError(
                 f"solver={self.solver!r} is not used if learner= gives the slopes; leave one out."
             )
-        learner_of(self.learner, weighted or self.bootstrap is not None)
+        if self.learner is not None:
+            learner_of(self.learner, self.bootstrap is not None)
 
-    def _fit(self, rows: Rows, started: float) -> None:
-        found = first_pass(rows, self.task)
-        labelled = found.target.classes is not None
+    def _fit(self, rows: Rows, learner: Learner | None, started: float) -> None:
+        facts = first_pass(rows, self.task)
+        labelled = facts.target.classes is not None
         if labelled and self.solver == "sklearn" and not isinstance(rows, InMemoryRows):
             raise InputError(
                 "solver='sklearn' needs all rows of a classification at once; say solver='newton' "
                 "for chunks."
             )
         if self.bootstrap is not None:
-            refuse_many(found, self.bootstrap)
-        warn_columns(found, self.standardize)
-        target, logistic = self._target_slopes(rows, found)
-        self._first = found.first
+            refuse_many(facts, self.bootstrap)
+        warn_columns(facts, self.standardize)
+        target, logistic = self._target_slopes(rows, facts, learner)
+        self._first = facts.first
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
-            slopes = feature_slopes(found.products, found.constant, self.standardize)
+            slopes = feature_slopes(facts.products, facts.constant, self.standardize)
             if self.decimals is not None:
                 slopes, target = np.round(slopes, self.decimals), np.round(target, self.decimals)
             values = effects(target, sums_of_others(slopes), self.decimals)
@@ -280,11 +277,12 @@ class AEC(BaseEstimator):
                 "X: the scales of the columns are so far apart that effects leave the range of "
                 "float64. Say standardize=True, or rescale the columns."
             )
-        replicates = self._replicates(rows, found, logistic)
-        several = len(values) > 1
-        std_errors = shares = None
-        if replicates is not None:
-            std_errors, shares = errors(replicates), rank_shares(replicates)
+        several, std_errors, shares = len(values) > 1, None, None
+        if self.bootstrap is not None:
+            draws = Draws(rows, facts.moments.rows, self.seed)
+            plan = BootstrapPlan(draws, facts, self.standardize, self.decimals, logistic, learner)
+            replicates = self._replicates(plan, self.bootstrap)
+            std_errors, shares = np.nanstd(replicates, axis=0, ddof=1), rank_shares(replicates)
 
         def shaped(array: Any) -> Any:
             return array if array is None or several else array[0]
@@ -292,71 +290,83 @@ class AEC(BaseEstimator):
         self.effects_ = shaped(values)
         self.ranking_ = shaped(ranking(values))
         self.slopes_, self.target_slopes_ = slopes, shaped(target)
-        self.correlation_ = feature_slopes(found.products, found.constant, True)
+        self.correlation_ = feature_slopes(facts.products, facts.constant, True)
         self.std_errors_, self.rank_probabilities_ = shaped(std_errors), shaped(shares)
-        self.classes_ = found.target.classes
-        self.n_features_in_ = found.F
+        self.classes_ = facts.target.classes
+        self.n_features_in_ = facts.F
         self.n_iter_ = 0 if logistic is None else logistic.passes
+        self.explanation_ = self._explanation(facts, time.perf_counter() - started)
+
+    def _explanation(self, facts: FirstPass, seconds: float) -> Explanation:
+        """The explanation of one instance, the data set: values [1, F], or [1, F, K] for K > 2
+        classes.
+        """
+        classes, several = self.classes_, self.effects_.ndim > 1
+        labels = None if classes is None else tuple(map(str, classes))
+        provenance = {
+            "task": "regression" if classes is None else "classification",
+            "standardize": bool(self.standardize),
+            "decimals": self.decimals,
+            "solver": self.solver if labels and self.learner is None else None,
+            "learner": None if self.learner is None else repr(self.learner),
+            "bootstrap": self.bootstrap,
+            "seed": self.seed if self.bootstrap else None,
+            "method": "AEC",
+            "meaning": meaning(self.standardize),
+            "columns": facts.names,
+            "rows": facts.moments.rows,
+            "versions": VERSIONS | {"scikit-learn": sklearn.__version__},
+        }
         stats = {
             "estimator": "AEC",
             "bootstrap": self.bootstrap,
             "rank_probabilities": self.rank_probabilities_,
             "passes": self.n_iter_,
-            "seconds": time.perf_counter() - started,
+            "seconds": seconds,
+            "correlation": self.correlation_,
         }
-        self.explanation_ = explanation(
-            found, values, std_errors, self.correlation_, self._settings(labelled), stats
+        return Explanation(
+            values=self.effects_.T[None],
+            base_values=np.zeros((1, len(self.effects_)) if several else 1),
+            std_errors=None if self.std_errors_ is None else self.std_errors_.T[None],
+            feature_names=facts.names,
+            output_names=labels if several else None,
+            exact=True,
+            kind="aec",
+            stats=stats,
+            provenance=provenance if labels is None else provenance | {"classes": labels},
         )
 
-    def _settings(self, labelled: bool) -> dict[str, Any]:
-        """The parameters as recorded in the provenance."""
-        return {
-            "task": "classification" if labelled else "regression",
-            "standardize": bool(self.standardize),
-            "decimals": self.decimals,
-            "solver": self.solver if labelled and self.learner is None else None,
-            "learner": None if self.learner is None else repr(self.learner),
-            "bootstrap": self.bootstrap,
-            "seed": self.seed if self.bootstrap else None,
-        }
-
-    def _target_slopes(self, rows: Rows, found: FirstPass) -> tuple[np.ndarray, LogisticFit | None]:
+    def _target_slopes(
+        self, rows: Rows, facts: FirstPass, learner: Learner | None
+    ) -> tuple[np.ndarray, LogisticFit | None]:
         """b [K, F], or [1, F] for a regression or two classes."""
-        F = found.F
-        if self.learner is not None:
+        F = facts.F
+        if learner is not None:
             assert isinstance(rows, InMemoryRows)
-            weighted = rows.weights is not None or self.bootstrap is not None
-            learner = learner_of(self.learner, weighted)
-            scales = (found.mean, found.spread) if self.standardize else None
-            return fit_learner(learner, rows, found, scales), None
-        if found.target.classes is not None:
-            fitted = fit_logistic(rows, found, self.solver, self.standardize)
+            scales = (facts.mean, facts.spread) if self.standardize else None
+            return fit_learner(learner, rows, facts, scales), None
+        if facts.target.classes is not None:
+            fitted = fit_logistic(rows, facts, self.solver, self.standardize)
             return fitted.slopes, fitted
-        squares = np.where(found.constant, 1.0, np.diagonal(found.products))
-        b = np.where(found.constant, 0.0, found.moments.products[F, :F] / squares)
-        return (b * found.spread if self.standardize else b)[None], None
+        squares = np.where(facts.constant, 1.0, np.diagonal(facts.products))
+        b = np.where(facts.constant, 0.0, facts.moments.products[F, :F] / squares)
+        return (b * facts.spread if self.standardize else b)[None], None
 
-    def _replicates(
-        self, rows: Rows, found: FirstPass, logistic: LogisticFit | None
-    ) -> np.ndarray | None:
-        """Effects of the replicates [S, K, F], None without bootstrap; warns of lost ones."""
-        if self.bootstrap is None:
-            return None
-        learner = None if self.learner is None else learner_of(self.learner, True)
-        draws = Draws(rows, found.moments.rows, self.seed)
-        plan = BootstrapPlan(draws, found, self.standardize, self.decimals, logistic, learner)
-        warn_many(plan, self.bootstrap)
-        replicates = replicate_effects(plan, self.bootstrap)
+    def _replicates(self, plan: BootstrapPlan, count: int) -> np.ndarray:
+        """Effects of the replicates [S, K, F]; warns of lost ones."""
+        warn_many(plan, count)
+        replicates = replicate_effects(plan, count)
         lost = int(np.isnan(replicates).any(axis=(1, 2)).sum())
-        kept = np.isfinite(replicates).all(axis=2).sum(axis=0).min()
-        if kept < 2:
+        complete = np.isfinite(replicates).all(axis=2).sum(axis=0).min()
+        if complete < 2:
             raise InputError(
-                f"bootstrap={self.bootstrap}: fewer than 2 replicates have rows of every class. "
+                f"bootstrap={count}: fewer than 2 replicates have rows of every class. "
                 "Give more rows, or leave bootstrap out."
             )
         if lost:
             checks.warn(
-                f"In {lost:,} of {self.bootstrap:,} replicates a class has no row; these are left "
+                f"In {lost:,} of {count:,} replicates a class has no row; these are left "
                 "out of std_errors_ and rank_probabilities_."
             )
         return replicates
@@ -373,54 +383,10 @@ class AEC(BaseEstimator):
         return RemainingEffects(plain.slopes_, plain.target_slopes_, self.decimals, plain._first)
 
 
-SIGN = "the sign is that of b_j times the sum of the others' slopes, not the direction of an effect"
-MIXED = "effects add slopes in mixed units and change when a column's unit does"
-FREE = "columns are standardised, so effects are free of their units"
-
-
 def meaning(standardize: bool) -> str:
     """One line on sign and units."""
-    return f"{FREE if standardize else MIXED}; {SIGN}"
-
-
-def explanation(
-    found: FirstPass,
-    effects: np.ndarray,  # [K', F] or [1, F]
-    std_errors: np.ndarray | None,  # likewise
-    correlation: np.ndarray,  # [F, F]
-    settings: dict[str, Any],
-    stats: dict[str, Any],
-) -> Explanation:
-    """The explanation of one instance, the data set: values [1, F], or [1, F, K] for K > 2
-    classes.
-    """
-    classes = found.target.classes
-    several = len(effects) > 1
-
-    def shaped(array: np.ndarray) -> np.ndarray:
-        return array.T[None] if several else array
-
-    provenance = settings | {
-        "method": "AEC",
-        "meaning": meaning(settings["standardize"]),
-        "columns": found.names,
-        "rows": found.moments.rows,
-        "versions": {
-            "xaijax": __version__,
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-    }
-    if classes is not None:
-        provenance["classes"] = tuple(map(str, classes))
-    return Explanation(
-        values=shaped(effects),
-        base_values=np.zeros((1, len(effects)) if several else 1),
-        std_errors=None if std_errors is None else shaped(std_errors),
-        feature_names=found.names,
-        output_names=tuple(map(str, classes)) if several and classes is not None else None,
-        exact=True,
-        kind="aec",
-        stats=stats | {"correlation": correlation},
-        provenance=provenance,
-    )
+    units = "effects add slopes in mixed units and change when a column's unit does"
+    if standardize:
+        units = "columns are standardised, so effects are free of their units"
+    sign = "the sign is that of b_j times the sum of the others' slopes"
+    return f"{units}; {sign}, not the direction of an effect"

@@ -64,14 +64,23 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
         InputTypeError: y has labels although numbers are needed.
     """
     before_jax()
-    F, distinct = len(rows.names), DistinctTargets(task)
-    moments, first = None, np.zeros(F, np.intp)
+    F, regression = len(rows.names), task == "regression"
+    moments, first, classes = None, np.zeros(F, np.intp), None
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         for block in rows.blocks():
-            distinct.add(block.y)
+            if regression and block.y.dtype.kind == "O":
+                raise InputTypeError(
+                    f"y holds labels ({checks.shown(block.y[0])}, say), but task='regression' "
+                    "needs numbers. Say task='classification', or encode y."
+                )
+            if not regression:
+                values = _unique(block.y)
+                classes = values if classes is None else _unique(np.append(classes, values))
+                numbers = classes.dtype.kind not in "bO"
+                regression = task == "auto" and numbers and len(classes) > 2
             y = None if block.y.dtype.kind == "O" else block.y.astype(np.float64, copy=False)
-            found = block_moments(block.x, y, block.weights)
-            moments = found if moments is None else merge(moments, found)
+            of_block = block_moments(block.x, y, block.weights)
+            moments = of_block if moments is None else merge(moments, of_block)
             first = split(first, block.x)
     if moments is None or moments.rows < 2:
         rows_seen = 0 if moments is None else moments.rows
@@ -79,8 +88,10 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
             f"X has {checks.count(rows_seen, 'row')} with a positive weight "
             f"(n_samples={rows_seen}); at least 2 are needed."
         )
-    target = distinct.target()
-    moments = _shared(moments, first)
+    target = Target(None) if regression or classes is None else _of_classes(classes)
+    places = np.append(first, np.arange(F, len(moments.mean)))  # the target stays
+    products = of_first(moments.products, places)
+    moments = moments._replace(mean=moments.mean[places], products=products)
     constant = (moments.low == moments.high)[:F]
     squares = np.diagonal(moments.products)[:F]
     strange = ~constant & ~((squares > np.finfo(float).tiny) & np.isfinite(squares))
@@ -94,22 +105,13 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
     return FirstPass(tuple(rows.names), moments, target, constant, spread, first)
 
 
-def _shared(moments: Moments, first: np.ndarray) -> Moments:
-    """The moments, in which equal columns have those of the first of them."""
-    D = len(moments.mean)
-    places = np.append(first, np.arange(len(first), D))  # the target stays
-    return moments._replace(mean=moments.mean[places], products=of_first(moments.products, places))
-
-
-def warn_columns(found: FirstPass, standardize: bool) -> None:
+def warn_columns(facts: FirstPass, standardize: bool) -> None:
     """Warns of constant columns, by name, and of scales that are far apart."""
-    if found.constant.any():
-        names = [found.names[j] for j in np.flatnonzero(found.constant)]
-        checks.warn(
-            f"X has constant columns: {', '.join(map(repr, names))}. Their slopes and effects are "
-            "0; leave them out if that is not what you want."
-        )
-    scales = found.spread[~found.constant]
+    if facts.constant.any():
+        names = [facts.names[j] for j in np.flatnonzero(facts.constant)]
+        listed = ", ".join(map(repr, names))
+        checks.warn(f"X has constant columns: {listed}. Their slopes and effects are 0.")
+    scales = facts.spread[~facts.constant]
     if not standardize and len(scales) > 1 and scales.max() > FAR_APART * scales.min():
         checks.warn(
             f"X has columns whose standard deviations differ {scales.max() / scales.min():,.0f} "
@@ -132,16 +134,14 @@ def split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
     first: the same for the earlier blocks; all 0 before the first. A column that equals no other is
         not checked again, so blocks after the first cost nothing if no two columns are equal.
     """
-    return _split(_split(first, x[:, :FEW]), x)
-
-
-def _split(first: np.ndarray, x: np.ndarray) -> np.ndarray:
-    shared = np.bincount(first, minlength=len(first))[first] > 1
-    found, seen = first.copy(), {}
-    for j in map(int, np.flatnonzero(shared)):
-        values = (x[j] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
-        found[j] = seen.setdefault((int(first[j]), values), j)
-    return found
+    for part in (x[:, :FEW], x):
+        shared = np.bincount(first, minlength=len(first))[first] > 1
+        firsts, seen = first.copy(), {}
+        for j in map(int, np.flatnonzero(shared)):
+            values = (part[j] + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
+            firsts[j] = seen.setdefault((int(first[j]), values), j)
+        first = firsts
+    return first
 
 
 def of_first(products: np.ndarray, first: np.ndarray) -> np.ndarray:
@@ -175,73 +175,26 @@ class Target:
         return np.searchsorted(self.classes, y)
 
 
-class DistinctTargets:
-    """The distinct values of y, collected block by block, as far as the task needs them."""
-
-    def __init__(self, task: str) -> None:
-        self._task = task
-        self.values: np.ndarray | None = None  # ascending; None: not needed, or more than two
-        self._many = task == "regression"
-
-    def add(self, y: np.ndarray) -> None:
-        """Adds the values of a block of y [M]."""
-        labels = y.dtype.kind in "bO"
-        if self._task == "regression":
-            if y.dtype.kind == "O":
-                raise InputTypeError(
-                    f"y holds labels ({checks.shown(y[0])}, say), but task='regression' needs "
-                    "numbers. Say task='classification', or encode y."
-                )
-            return
-        if self._many:
-            return
-        if not labels and self._task == "auto":
-            found = _up_to_three(y)
-        else:
-            found = _unique(y)
-        self.values = found if self.values is None else _unique(np.append(self.values, found))
-        if self._task == "auto" and not labels and len(self.values) > 2:
-            self._many, self.values = True, None
-
-    def target(self) -> Target:
-        """The target, after all of y has been seen.
-
-        Raises:
-            InputError: there is a single class, or the classes are numbers that are not whole.
-        """
-        found = self.values
-        if found is None:
-            return Target(None)
-        if len(found) < 2:
-            raise InputError(
-                f"y has a single class, {checks.shown(found[0])} (1 class): AEC needs at least "
-                "two, or numbers that differ. Say task='regression' for a constant target, whose "
-                "effects are 0."
-            )
-        if found.dtype.kind == "f" and len(found) > 2 and (found != np.rint(found)).any():
-            raise InputError(
-                f"y has {len(found):,} distinct values that are not whole numbers, which are no "
-                "classes. Say task='regression', or bin y."
-            )
-        return Target(found)
-
-
-def _up_to_three(y: np.ndarray) -> np.ndarray:
-    """The distinct values of y if they are at most two, else three of them; without sorting."""
-    first = y[0]
-    others = y[y != first]
-    if not len(others):
-        return y[:1]
-    rest = others[others != others[0]]
-    return np.unique(np.array([first, others[0], *rest[:1]]))
+def _of_classes(classes: np.ndarray) -> Target:
+    """Raises InputError for a single class, and for classes that are numbers but not whole."""
+    if len(classes) < 2:
+        raise InputError(
+            f"y has a single class, {checks.shown(classes[0])} (1 class): at least two are needed. "
+            "Say task='regression' for a constant target, whose effects are 0."
+        )
+    if classes.dtype.kind == "f" and len(classes) > 2 and (classes != np.rint(classes)).any():
+        raise InputError(
+            f"y has {len(classes):,} distinct values that are not whole numbers, hence no classes. "
+            "Say task='regression', or bin y."
+        )
+    return Target(classes)
 
 
 def _unique(y: Any) -> np.ndarray:
     try:
         return np.unique(y)
     except TypeError:
-        kinds = sorted({type(one).__name__ for one in y})
+        kinds = sorted({type(label).__name__ for label in y})
         raise InputTypeError(
-            f"y holds labels of several types ({', '.join(kinds)}); make them all texts or all "
-            "numbers."
+            f"y holds labels of several types ({', '.join(kinds)}): make them all texts or numbers."
         ) from None

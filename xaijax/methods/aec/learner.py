@@ -37,28 +37,23 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
             raise InputTypeError(f"learner {learner!r} takes no sample_weight. {remedy}")
         return lambda x, y, weights: _of_estimator(learner, x, y, weights)
     if not callable(learner) or isinstance(learner, type):
-        raise InputTypeError(
-            f"learner must be a scikit-learn estimator with a slope (coef_), or a function "
-            f"(x, y) -> slope, got {learner!r}."
-        )
+        kinds = "a scikit-learn estimator with a slope (coef_), or a function (x, y) -> slope"
+        raise InputTypeError(f"learner must be {kinds}, got {learner!r}.")
     if weighted and not _takes_three(learner):
         raise InputTypeError(
-            f"learner {learner!r} takes (x, y), but rows have weights here: (x, y, sample_weight) "
-            f"is needed. {remedy}"
+            f"learner {learner!r} takes (x, y), not (x, y, sample_weight). {remedy}"
         )
-    if weighted:  # always with three arguments, whatever the weights are
-        return lambda x, y, weights: _checked(
-            learner(x, y, np.ones(len(x)) if weights is None else weights), learner
-        )
-    return lambda x, y, weights: _checked(learner(x, y), learner)
+
+    def slope(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        if not weighted:
+            return _checked(learner(x, y), learner)
+        return _checked(learner(x, y, np.ones(len(x)) if weights is None else weights), learner)
+
+    return slope
 
 
 def fit(
-    learner: Learner,
-    table: InMemoryRows,
-    found: FirstPass,
-    scales: tuple[np.ndarray, np.ndarray] | None = None,
-    times: np.ndarray | None = None,
+    learner: Learner, table: InMemoryRows, facts: FirstPass, scales: Any = None, times: Any = None
 ) -> np.ndarray:
     """Slopes [K', F], or [1, F] for a regression; 0 for constant columns, equal for equal ones.
 
@@ -66,20 +61,20 @@ def fit(
     times: [M], how often each row is taken, for a bootstrap replicate.
     """
     table = table.by_column()
-    encoded = found.target.encode(table.y)
-    classes = found.target.positives
+    encoded = facts.target.encode(table.y)
+    classes = facts.target.positives
     targets = [(encoded == k).astype(np.intp) for k in classes] if classes else [encoded]
     weights = table.weights
     if times is not None:
         weights = times if weights is None else weights * times
-    slopes = np.zeros((len(targets), found.F))
-    for j in map(int, np.flatnonzero(found.fitted)):
+    slopes = np.zeros((len(targets), facts.F))
+    for j in map(int, np.flatnonzero(facts.fitted)):
         x = table.column(j)
         if scales is not None:
             x = (x - scales[0][j]) / scales[1][j]
         for at, y in enumerate(targets):
             slopes[at, j] = learner(x, y, weights)
-    return slopes[:, found.first]
+    return slopes[:, facts.first]
 
 
 def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
@@ -88,8 +83,8 @@ def _of_estimator(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarra
     slope = getattr(model, "coef_", None)
     if slope is None:
         raise InputTypeError(
-            f"learner {learner!r} has no coef_ after its fit: a slope is needed. Take a linear "
-            "model, or a function (x, y) -> slope."
+            f"learner {learner!r} has no coef_ after its fit. Take a linear model, or a function "
+            "(x, y) -> slope."
         )
     return _checked(slope, learner)
 
@@ -100,9 +95,9 @@ def _checked(slope: Any, learner: Any) -> float:
     except (TypeError, ValueError):
         value = np.empty(0)
     if value.size != 1 or not np.isfinite(value).all():
+        shown = checks.shown(slope)
         raise ModelOutputError(
-            f"learner {learner!r} gave {checks.shown(slope)} for one column; one finite slope is "
-            "needed."
+            f"learner {learner!r} gave {shown} for one column; one finite slope is needed."
         )
     return float(value.reshape(()))
 

@@ -21,7 +21,7 @@ from xaijax.core import checks
 from xaijax.core.process import cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.first_pass import FirstPass
-from xaijax.methods.aec.rows import InMemoryRows, RowBlock, Rows
+from xaijax.methods.aec.rows import InMemoryRows, Rows
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
 from xaijax_kernels.engine.memory import available_host_memory
 
@@ -41,32 +41,32 @@ class LogisticFit:
     tables: list[ValueTable | None]  # [F], of the fitted columns
 
 
-def penalties(found: FirstPass, standardize: bool) -> np.ndarray:
+def penalties(facts: FirstPass, standardize: bool) -> np.ndarray:
     """The weight of b^2 / 2 in units of the standardised slope beta = b * spread: 1 / spread^2."""
-    return np.ones(found.F) if standardize else (1 / found.spread) ** 2
+    return np.ones(facts.F) if standardize else (1 / facts.spread) ** 2
 
 
-def fit(rows: Rows, found: FirstPass, solver: str, standardize: bool) -> LogisticFit:
+def fit(rows: Rows, facts: FirstPass, solver: str, standardize: bool) -> LogisticFit:
     """The slopes of all features; warns of columns whose fit stopped before it converged."""
-    tables: list[ValueTable | None] = [None] * found.F
+    tables: list[ValueTable | None] = [None] * facts.F
     if isinstance(rows, InMemoryRows):
         rows = rows.by_column()
-        codes = found.target.encode(rows.y)
+        codes = facts.target.encode(rows.y)
         tables = [
-            value_table(rows, j, codes, found.target.positives) if found.fitted[j] else None
-            for j in range(found.F)
+            value_table(rows, j, codes, facts.target.positives) if facts.fitted[j] else None
+            for j in range(facts.F)
         ]
     if solver == "sklearn":
         assert isinstance(rows, InMemoryRows)
-        fitted = _by_sklearn(rows, found, standardize, tables)
+        fitted = _by_sklearn(rows, facts, standardize, tables)
     else:
-        fitted = _by_newton(rows, found, standardize, tables)
-    first = found.first
+        fitted = _by_newton(rows, facts, standardize, tables)
+    first = facts.first
     return replace(fitted, slopes=fitted.slopes[:, first], theta=fitted.theta[:, first])
 
 
 def device_blocks(
-    rows: Rows, found: FirstPass, features: np.ndarray, k: int
+    rows: Rows, facts: FirstPass, features: np.ndarray, k: int
 ) -> Callable[[], Iterator[tuple[Any, Any, Any]]]:
     """A function that starts a pass: x [G, R], total [R] and positive [R] on the device.
 
@@ -76,53 +76,48 @@ def device_blocks(
     def placed() -> Iterator[tuple[Any, Any, Any]]:
         for block in rows.blocks():
             with jax.enable_x64(True):
-                yield jax.device_put(_padded(block, found, features, k))
+                yield jax.device_put(_padded(block, facts, features, k))
 
-    if not rows.in_memory:
-        return placed
-    kept = list(placed())
-    return lambda: iter(kept)
+    blocks = list(placed()) if rows.in_memory else None
+    return placed if blocks is None else lambda: iter(blocks)
 
 
 def _by_newton(
-    rows: Rows, found: FirstPass, standardize: bool, tables: list[ValueTable | None]
+    rows: Rows, facts: FirstPass, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
-    F, positives = found.F, found.target.positives
-    theta, penalty = np.zeros((len(positives), F, 2)), penalties(found, standardize)
-    tabled = np.array([one is not None for one in tables])
-    rest = np.flatnonzero(~tabled & found.fitted)
+    F, positives = facts.F, facts.target.positives
+    theta, penalty = np.zeros((len(positives), F, 2)), penalties(facts, standardize)
+    tabled = np.array([table is not None for table in tables])
+    rest = np.flatnonzero(~tabled & facts.fitted)
     of_table = np.flatnonzero(tabled)
-    passes, stuck = 0, found.constant & False
+    passes, stuck = 0, facts.constant & False
     for at, k in enumerate(positives):
         if len(of_table):
-            counted = stacked([one for one in tables if one is not None], at)
-            evaluate = over(lambda counted=counted: [counted], found, of_table)
+            counted = stacked([table for table in tables if table is not None], at)
+            evaluate = over(lambda counted=counted: [counted], facts, of_table)
             ended = newton(evaluate, theta[at, of_table], penalty[of_table])
             theta[at, of_table] = ended.theta
             stuck[of_table] |= ~ended.converged
         if len(rest):
-            start = _from_sample(rows, found, rest, k, penalty[rest])
-            blocks = device_blocks(rows, found, rest, k)
-            ended = newton(over(blocks, found, rest), start, penalty[rest])
+            start = _from_sample(rows, facts, rest, k, penalty[rest])
+            blocks = device_blocks(rows, facts, rest, k)
+            ended = newton(over(blocks, facts, rest), start, penalty[rest])
             theta[at, rest] = ended.theta
             stuck[rest] |= ~ended.converged
             passes = max(passes, ended.passes)
-    _warn_stuck(stuck, found, "found no point where the gradient is zero to rounding. Rescale them")
-    scale = np.where(found.constant, 0.0, 1.0 if standardize else 1 / found.spread)
+    _warn_stuck(stuck, facts, "found no point where the gradient is zero to rounding. Rescale them")
+    scale = np.where(facts.constant, 0.0, 1.0 if standardize else 1 / facts.spread)
     return LogisticFit(theta[..., 1] * scale, theta, passes, tables)
 
 
 def over(
-    parts: Callable[[], Iterable[Any]],
-    found: FirstPass,
-    features: np.ndarray,
-    sums_of: Callable[..., Any] = _sums,
+    parts: Callable[[], Iterable[Any]], facts: FirstPass, features: np.ndarray, sums_of: Any = _sums
 ) -> Callable[[np.ndarray], np.ndarray]:
     """theta [..., G, 2] -> sums [..., G, 5] over all parts; `parts` starts a pass.
 
     sums_of(theta, x, mean, scale, total, positive): the sums of one part.
     """
-    mean, scale = found.mean[features], 1 / found.spread[features]
+    mean, scale = facts.mean[features], 1 / facts.spread[features]
 
     def evaluate(theta: np.ndarray) -> np.ndarray:
         sums = np.zeros((*theta.shape[:-1], 5))
@@ -135,58 +130,54 @@ def over(
 
 
 def _from_sample(
-    rows: Rows, found: FirstPass, features: np.ndarray, k: int, penalty: np.ndarray
+    rows: Rows, facts: FirstPass, features: np.ndarray, k: int, penalty: np.ndarray
 ) -> np.ndarray:
     """Starting point of the passes over all rows: the fit of some rows, whose passes cost little.
 
     It is zero if the sample is not much smaller than the whole, or lacks a class.
     """
     start = np.zeros((len(features), 2))
-    if found.moments.rows < 4 * SAMPLE:
+    if facts.moments.rows < 4 * SAMPLE:
         return start
     if isinstance(rows, InMemoryRows):
-        step = found.moments.rows // SAMPLE
-        weights = None if rows.weights is None else rows.weights[::step]
-        block = RowBlock(np.asarray(rows.x[:, ::step], np.float64), rows.y[::step], weights)
+        block = rows.part(slice(None, None, facts.moments.rows // SAMPLE))
     else:
-        block = next(iter(rows.blocks()))
-        weights = None if block.weights is None else block.weights[:SAMPLE]
-        block = RowBlock(block.x[:, :SAMPLE], block.y[:SAMPLE], weights)
-    placed = _padded(block, found, features, k)
+        block = next(iter(rows.blocks())).part(slice(SAMPLE))
+    placed = _padded(block, facts, features, k)
     if placed[2].sum() in (0.0, placed[1].sum()):
         return start
-    share = placed[1].sum() / found.moments.weight
-    ended = newton(over(lambda: [placed], found, features), start, penalty * share)
+    share = placed[1].sum() / facts.moments.weight
+    ended = newton(over(lambda: [placed], facts, features), start, penalty * share)
     return np.where(ended.converged[:, None], ended.theta, start)
 
 
 def _padded(
-    block: RowBlock, found: FirstPass, features: np.ndarray, k: int
+    block: InMemoryRows, facts: FirstPass, features: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """x [G, R], total [R] and positive [R] with R rounded up to a whole number of tiles."""
     size = len(block.y)
     R = -(-size // TILE) * TILE if size > TILE else 1 << (size - 1).bit_length()
     x, total, positive = np.zeros((len(features), R)), np.zeros(R), np.zeros(R)
     x[:, :size] = block.x[features]
-    x[:, size:] = found.mean[features, None]
+    x[:, size:] = facts.mean[features, None]
     total[:size] = 1.0 if block.weights is None else block.weights
-    positive[:size] = total[:size] * (found.target.encode(block.y) == k)
+    positive[:size] = total[:size] * (facts.target.encode(block.y) == k)
     return x, total, positive
 
 
 def _by_sklearn(
-    table: InMemoryRows, found: FirstPass, standardize: bool, tables: list[ValueTable | None]
+    table: InMemoryRows, facts: FirstPass, standardize: bool, tables: list[ValueTable | None]
 ) -> LogisticFit:
     """One fit per column, on its distinct values if these are few, that stops where scikit-learn's
     does.
 
     The slopes are those of that point; `theta` is the minimum, from which bootstrap continues.
     """
-    positives, penalty = found.target.positives, penalties(found, standardize)
-    theta = np.zeros((len(positives), found.F, 2))
-    slopes = np.zeros((len(positives), found.F))
-    stuck, far = found.constant & False, []
-    codes = found.target.encode(table.y)
+    positives, penalty = facts.target.positives, penalties(facts, standardize)
+    theta = np.zeros((len(positives), facts.F, 2))
+    slopes = np.zeros((len(positives), facts.F))
+    stuck, far = facts.constant & False, []
+    codes = facts.target.encode(table.y)
 
     def fitted(j: int) -> list[tuple[float, np.ndarray, bool, bool]]:
         """Returns for each class the slope, the minimum, whether that is far, and whether the fit
@@ -195,17 +186,17 @@ def _by_sklearn(
         out = []
         for at, k in enumerate(positives):
             x, y, weights = _cases(table, tables[j], j, at, codes == k)
-            z = (x - found.mean[j]) / found.spread[j]
+            z = (x - facts.mean[j]) / facts.spread[j]
             a, b, converged = stopping_point(z if standardize else x, y, weights)
-            own = (a, b) if standardize else (a + b * found.mean[j], b * found.spread[j])
-            reached = minimum(z, y, weights, own, penalty[j])
+            start = (a, b) if standardize else (a + b * facts.mean[j], b * facts.spread[j])
+            reached = minimum(z, y, weights, start, penalty[j])
             positive = (y if weights is None else y * weights).sum()
-            weight = found.moments.weight
-            distant = is_far(own[1], reached[1], positive, weight, penalty[j])
+            weight = facts.moments.weight
+            distant = is_far(start[1], reached[1], positive, weight, penalty[j])
             out.append((b, reached, distant, converged))
         return out
 
-    columns = [int(j) for j in np.flatnonzero(found.fitted)]
+    columns = [int(j) for j in np.flatnonzero(facts.fitted)]
     memory = usable(available_host_memory())
     threads = max(1, min(cores(), memory // (HELD * 8 * len(table.y))))
     with one_thread_of_blas():  # the columns are fitted in parallel
@@ -213,15 +204,15 @@ def _by_sklearn(
             for at, (b, reached, distant, converged) in enumerate(of_classes):
                 slopes[at, j], theta[at, j] = b, reached
                 if distant:
-                    unit = 1.0 if standardize else found.spread[j]
-                    equal = map(int, np.flatnonzero(found.first == j))
-                    k = positives[at]
-                    far += [Far(_named(found, i, k), b, reached[1] / unit) for i in equal]
+                    unit = 1.0 if standardize else facts.spread[j]
+                    both = f"({b:.3g}, {reached[1] / unit:.3g})"
+                    equal = map(int, np.flatnonzero(facts.first == j))
+                    far += [f"{_named(facts, i, positives[at])} {both}" for i in equal]
                 else:
                     stuck[j] |= not converged
     warn_far(far)
     _warn_stuck(
-        stuck, found, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'"
+        stuck, facts, "stopped at scikit-learn's limit of 100 iterations. Say solver='newton'"
     )
     return LogisticFit(slopes, theta, 0, tables)
 
@@ -234,21 +225,21 @@ def _cases(
         return table.column(j), of_class.astype(np.intp), table.weights
     weights = np.concatenate([values.total - values.positive[at], values.positive[at]])
     y = np.repeat([0, 1], len(values.values))
-    some = weights > 0
-    return np.tile(values.values, 2)[some], y[some], weights[some]
+    used = weights > 0
+    return np.tile(values.values, 2)[used], y[used], weights[used]
 
 
-def _named(found: FirstPass, j: int, k: int) -> str:
+def _named(facts: FirstPass, j: int, k: int) -> str:
     """Column j, with the class k if each of several classes has a fit."""
-    classes = found.target.classes
+    classes = facts.target.classes
     if classes is None or len(classes) == 2:
-        return repr(found.names[j])
-    return f"{found.names[j]!r} for class {classes[k]}"
+        return repr(facts.names[j])
+    return f"{facts.names[j]!r} for class {classes[k]}"
 
 
-def _warn_stuck(stuck: np.ndarray, found: FirstPass, what: str) -> None:
+def _warn_stuck(stuck: np.ndarray, facts: FirstPass, what: str) -> None:
     if stuck.any():
-        names = ", ".join(repr(found.names[j]) for j in np.flatnonzero(stuck[found.first]))
+        names = ", ".join(repr(facts.names[j]) for j in np.flatnonzero(stuck[facts.first]))
         checks.warn(f"The logistic fit of y on {names} {what} for converged slopes.")
 
 
@@ -264,20 +255,20 @@ OPTIONS = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(np.f
 
 
 def stopping_point(
-    x: np.ndarray,  # float64 [R]
-    y: np.ndarray,  # [R], 0 or 1
-    weights: np.ndarray | None,  # [R]; None: all 1
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[float, float, bool]:
     """Intercept and slope where the solver stops, and whether it converged.
+
+    x: float64 [R]; y: 0 or 1 [R]; weights: [R], None: all 1.
 
     The loss is (sum w log(1 + exp(eta)) - w y eta) / sum w + b^2 / (2 sum w) with eta = a + b x:
     the mean of the logistic loss, and the L2 penalty of C = 1.
     """
     total = float(len(x)) if weights is None else float(weights.sum())
     sign = 1.0 - 2.0 * y  # the loss of a row is log(1 + exp(m)) with m = sign (a + b x)
-    given = [sign, sign * x] if weights is None else [sign, sign * x, weights]
+    columns = [sign, sign * x] if weights is None else [sign, sign * x, weights]
     parts = [
-        [one[first : first + LBFGS_TILE] for one in given] for first in range(0, len(x), LBFGS_TILE)
+        [c[first : first + LBFGS_TILE] for c in columns] for first in range(0, len(x), LBFGS_TILE)
     ]
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -297,9 +288,9 @@ def stopping_point(
         return sums[0] / total, sums[1:] / total
 
     with np.errstate(under="ignore"):  # exp(m) of too long a step
-        found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", options=OPTIONS)
-    b, a = found.x
-    return float(a), float(b), bool(found.success)
+        result = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", options=OPTIONS)
+    b, a = result.x
+    return float(a), float(b), bool(result.success)
 
 
 # `LogisticRegression()` stops once no entry of the gradient of the mean loss is above 1e-4. For one
@@ -318,23 +309,11 @@ CLOSE = 1e-2
 NAMED = 10  # columns in a warning
 
 
-@dataclass(frozen=True)
-class Far:
-    """A slope that is far from the minimum."""
-
-    fit: str  # the column, by name
-    stopped: float  # slopes per unit of the column, or of its spread if standardised
-    minimum: float
-
-
-def minimum(
-    z: np.ndarray,  # [R], the standardised column
-    y: np.ndarray,  # [R], 0 or 1
-    weights: np.ndarray | None,  # [R]; None: all 1
-    start: tuple[float, float],  # intercept and slope where the solver stopped
-    penalty: float,  # weight of half the squared slope
-) -> np.ndarray:
+def minimum(z: np.ndarray, y: np.ndarray, weights: Any, start: Any, penalty: float) -> np.ndarray:
     """Intercept and slope [2] at the minimum, to about `CLOSE` squared.
+
+    z: the standardised column [R]; y: 0 or 1 [R]; weights: [R], None: all 1; start: intercept and
+    slope where the solver stopped; penalty: the weight of half the squared slope.
 
     The first Newton step is the check: it takes one pass over the rows if it is small, as it mostly
     is. NumPy is used because a compiled kernel costs more if few rows are fitted, and shapes
@@ -370,16 +349,15 @@ def is_far(stopped: float, reached: float, positive: float, weight: float, penal
     return bool(abs(reached - stopped) > max(SHARE * abs(reached), ERRORS * noise))
 
 
-def warn_far(far: list[Far]) -> None:
-    """Gives one warning that names the columns and both slopes."""
+def warn_far(far: list[str]) -> None:
+    """Gives one warning that names the columns and both slopes, if there are some."""
     if not far:
         return
-    named = [f"{one.fit} ({one.stopped:.3g}, {one.minimum:.3g})" for one in far[:NAMED]]
     more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
     checks.warn(
         "solver='sklearn': the logistic fit of y stopped far from its minimum on (slope where it "
-        f"stopped, slope at the minimum): {', '.join(named)}{more}. The size and the sign of these "
-        "effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "
+        f"stopped, slope at the minimum): {', '.join(far[:NAMED])}{more}. The size and the sign of "
+        "these effects are those of an unfinished fit; bootstrap errors are of the minimum. Say "
         "solver='newton' for the minimum, or standardize=True for a list that does not depend on "
         "units."
     )
@@ -400,30 +378,24 @@ class ValueTable:
 
 
 def value_table(
-    table: InMemoryRows,
-    j: int,
-    codes: np.ndarray,  # intp [M], places of the classes
-    positives: tuple[int, ...],
+    table: InMemoryRows, j: int, codes: np.ndarray, positives: tuple[int, ...]
 ) -> ValueTable | None:
     """Column j as a table, or None if it has too many distinct values for a gain.
 
     Sums of weights are exact if the weights are whole numbers, so the fit equals that on the rows.
+    codes: intp [M], places of the classes.
     """
-    column = table.column(j)
-    found = _places(column)
-    if found is None:
+    both = _places(table.column(j))
+    if both is None:
         return None
-    values, places = found
-    size = len(values)
-    total = np.bincount(places, table.weights, size)
-    positive = np.empty((len(positives), size))
-    for at, k in enumerate(positives):
-        of_class = codes == k
-        if table.weights is None:
-            positive[at] = np.bincount(places[of_class], minlength=size)
-        else:
-            positive[at] = np.bincount(places[of_class], table.weights[of_class], size)
-    return ValueTable(values, places, total.astype(np.float64), positive)
+    values, places = both
+
+    def counted(rows: Any) -> np.ndarray:
+        weights = None if table.weights is None else table.weights[rows]
+        return np.bincount(places[rows], weights, len(values)).astype(np.float64)
+
+    positive = np.stack([counted(codes == k) for k in positives])
+    return ValueTable(values, places, counted(slice(None)), positive)
 
 
 def _places(column: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -449,10 +421,10 @@ def stacked(tables: list[ValueTable], at: int) -> tuple[np.ndarray, np.ndarray, 
 
     D is rounded up to a power of two, so that few shapes are compiled.
     """
-    D = 1 << (max(len(one.values) for one in tables) - 1).bit_length()
+    D = 1 << (max(len(table.values) for table in tables) - 1).bit_length()
     values, total, positive = (np.zeros((len(tables), D)) for _ in range(3))
-    for g, one in enumerate(tables):
-        d = len(one.values)
-        values[g, :d], values[g, d:] = one.values, one.values[0]
-        total[g, :d], positive[g, :d] = one.total, one.positive[at]
+    for g, table in enumerate(tables):
+        d = len(table.values)
+        values[g, :d], values[g, d:] = table.values, table.values[0]
+        total[g, :d], positive[g, :d] = table.total, table.positive[at]
     return values, total, positive

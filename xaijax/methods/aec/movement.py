@@ -15,11 +15,10 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.public import public, public_class
 from xaijax.core.typing import ArrayLike, Rows
+from xaijax.methods.aec.rows import FILL, finite_matrix
 from xaijax.tables.frames import frame_labels, series_labels
 from xaijax.tables.rows import rows_of
 from xaijax_kernels.collinearity.effects import ranking
-
-FILL = "Fill it or drop the rows first."
 
 
 @public_class
@@ -140,13 +139,12 @@ def normalized_movement_rate(
 
 def _check_ranker(ranker: Any) -> None:
     """Raises for what is not a function, and for explainers, which hold a model of all columns."""
-    if type(ranker).__module__.partition(".")[0] in ("xaijax", "shap", "shapiq"):
+    library = type(ranker).__module__.partition(".")[0]
+    if library in ("xaijax", "shap", "shapiq"):
         raise InputTypeError(
-            f"ranker is of type {type(ranker).__module__.partition('.')[0]}."
-            f"{type(ranker).__name__}, which holds one model of all columns, but each list is made "
-            "anew on the columns that remain. Pass a function that fits a model on "
-            "the columns it is given and returns their importances, for example lambda X, y: "
-            "xaijax.Explainer(xaijax.as_model(LinearRegression().fit(X, y)), X)(X)."
+            f"ranker is of type {library}.{type(ranker).__name__}, which holds one model of all "
+            "columns. Pass a function that fits a model on the columns it is given: lambda X, y: "
+            "xaijax.Explainer(xaijax.as_model(LinearRegression().fit(X, y)), X)(X), say."
         )
     if isinstance(ranker, type) or not callable(ranker):
         raise InputTypeError(
@@ -175,22 +173,20 @@ def _names(X: Any, y: Any) -> tuple[str, ...]:
     """Column names; checks that no number is missing, and that X and y have the same number of
     rows.
     """
-    given = rows_of(X)
-    if not given.is_frame:
-        array = checks.matrix(X, "X")
-        names = tuple(f"x{j}" for j in range(array.shape[1]))
-        checks.finite(array, "X", False, remedy=FILL)
+    table = rows_of(X)
+    if not table.is_frame:
+        _, names = finite_matrix(X, "X")
     else:
         names = frame_labels(X, "X")
         if len(X) == 0:
             raise InputError("X has 0 rows; at least 1 is needed.")
         for j, name in enumerate(names):  # a missing text is left to the ranker
-            checks.finite(given.column(j), f"X, column {name!r},", False, remedy=FILL)
+            checks.finite(table.column(j), f"X, column {name!r},", False, remedy=FILL)
     rows = len(X)
     sized = hasattr(y, "__len__") and getattr(y, "ndim", 1) > 0
     if not sized or len(y) != rows:
-        given = len(y) if sized else type(y).__name__
-        raise InputError(f"y has {given} entries, but X has {rows:,} rows: give [{rows}].")
+        held = len(y) if sized else type(y).__name__
+        raise InputError(f"y has {held} entries, but X has {rows:,} rows: give [{rows}].")
     return names
 
 
@@ -226,41 +222,36 @@ def importance_of(returned: Any, columns: Sequence[Any], named: bool) -> np.ndar
     needed = f"one importance for each of the {m} columns, shape ({m},), is needed."
     if rows_of(returned).is_frame:
         raise ModelOutputError(
-            f"ranker returned a data frame of shape {returned.shape}; {needed} Return one of its "
-            "columns, a Series labelled by the columns of X, say."
+            f"ranker returned a data frame of shape {returned.shape}; {needed} Return a Series."
         )
-    found = _numbers(returned)
-    if found is None:
-        raise ModelOutputError(
-            f"ranker returned no numbers, but a {type(returned).__name__}; {needed}"
-        )
-    if found.shape != (m,):
-        raise ModelOutputError(
-            f"ranker returned the shape {found.shape} for {m} columns; {needed}"
-            f"{_MEAN if found.ndim > 1 else ''}"
-        )
-    if not np.isfinite(found).all():
-        raise ModelOutputError(
-            f"ranker returned an importance that is not finite for {m} columns, "
-            f"{found[~np.isfinite(found)][0]}."
-        )
+    values = _numbers(returned)
+    if values is None:
+        name = type(returned).__name__
+        raise ModelOutputError(f"ranker returned no numbers, but a {name}; {needed}")
+    if values.shape != (m,):
+        mean = _MEAN if values.ndim > 1 else ""
+        shape = f"the shape {values.shape} for {m} columns"
+        raise ModelOutputError(f"ranker returned {shape}; {needed}{mean}")
+    if not np.isfinite(values).all():
+        bad = values[~np.isfinite(values)][0]
+        raise ModelOutputError(f"ranker returned an importance that is not finite, {bad}; {needed}")
     labels = series_labels(returned)
-    return found if labels is None else found[_places(labels, list(columns), named)]
+    return values if labels is None else values[_places(labels, list(columns), named)]
 
 
 def _numbers(returned: Any) -> np.ndarray | None:
     """The numbers as float64 of any shape, or None if there are none."""
-    given = getattr(returned, "importances_mean", None)
-    if given is None:
+    answer = getattr(returned, "importances_mean", None)
+    if answer is None:
         values = getattr(returned, "values", None)
         if isinstance(values, np.ndarray) and values.ndim in (2, 3):
             size = np.abs(values).mean(axis=0)
             return size if size.ndim == 1 else size.sum(axis=1)
-        given = returned
-    if given is None:  # NumPy converts it to NaN
+        answer = returned
+    if answer is None:  # NumPy converts it to NaN
         return None
     try:
-        return checks.real_numbers(given, "ranker")
+        return checks.real_numbers(answer, "ranker")
     except (TypeError, ValueError):
         return None
 

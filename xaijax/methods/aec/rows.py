@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,15 +20,9 @@ from xaijax.tables.rows import rows_of
 BLOCK_VALUES = 1 << 18  # float64 numbers in a block: 2 MiB, which stay in the cache
 LARGEST_BLOCK = 1 << 23  # the same for many columns, which should have few matrices of pairs
 LARGEST = 1e100  # weight: squares of deviations have 200 of the 308 powers of ten left
+TUPLES = "tuples (X, y) or (X, y, sample_weight)"
+AGAIN = "pass a list, an object whose __iter__ starts anew, or a function that makes an iterator"
 FILL = "Fill it or drop the rows first."
-
-
-class RowBlock(NamedTuple):
-    """Some rows, column by column."""
-
-    x: np.ndarray  # float64 [F, R]
-    y: np.ndarray  # [R], as given
-    weights: np.ndarray | None  # float64 [R], positive
 
 
 def block_rows(features: int) -> int:
@@ -50,17 +44,16 @@ class InMemoryRows:
     weights: np.ndarray | None  # float64 [M], positive
     in_memory: bool = True  # False for a memory map: its blocks are not kept
 
-    def blocks(self) -> Iterator[RowBlock]:
+    def blocks(self) -> Iterator[InMemoryRows]:
         """Yields every row once."""
         step = block_rows(len(self.names))
         for first in range(0, len(self.y), step):
-            yield self.part(first, first + step)
+            yield self.part(slice(first, first + step))
 
-    def part(self, first: int, last: int) -> RowBlock:
-        """Rows first to last - 1."""
-        rows = slice(first, last)
+    def part(self, rows: slice) -> InMemoryRows:
+        """Some rows, each column's values side by side."""
         weights = None if self.weights is None else self.weights[rows]
-        return RowBlock(_doubles(self.x[:, rows]), self.y[rows], weights)
+        return replace(self, x=_doubles(self.x[:, rows]), y=self.y[rows], weights=weights)
 
     def by_column(self) -> InMemoryRows:
         """The same with each column's values side by side, for work column by column."""
@@ -86,15 +79,15 @@ class Chunks:
         self.names = first.names
         self._rows: int | None = None
 
-    def blocks(self) -> Iterator[RowBlock]:
+    def blocks(self) -> Iterator[InMemoryRows]:
         """Yields every row once; raises InputError if a later pass has another number of rows."""
         step, rows = block_rows(len(self.names)), 0
-        parts: list[RowBlock] = []
+        parts: list[InMemoryRows] = []
         for table in self._read():
             first = 0
             while first < len(table.y):
                 last = min(len(table.y), first + step - rows % step)
-                parts.append(table.part(first, last))
+                parts.append(table.part(slice(first, last)))
                 rows += last - first
                 first = last
                 if rows % step == 0:
@@ -104,25 +97,22 @@ class Chunks:
             yield _joined(parts)
         if self._rows not in (None, rows):
             raise InputError(
-                f"chunks gave {self._rows:,} rows in the first pass and {rows:,} in a later one. "
-                "Every pass must give the same rows: pass a list, an object whose __iter__ starts "
-                "anew, or a function that returns a new iterator."
+                f"chunks gave {self._rows:,} rows in the first pass and {rows:,} in a later one: "
+                f"{AGAIN}."
             )
         self._rows = rows
 
     def _read(self) -> Iterator[InMemoryRows]:
         names = None
-        given = self._chunks()
-        if not isinstance(given, Iterable):
+        passed = self._chunks()
+        if not isinstance(passed, Iterable):
             raise InputTypeError(
-                f"chunks: the function returned {type(given).__name__}; it must return an iterator "
-                "of tuples (X, y) or (X, y, sample_weight)."
+                f"chunks: the function returned {type(passed).__name__}; return {TUPLES}."
             )
-        for place, chunk in enumerate(given):
+        for place, chunk in enumerate(passed):
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InputTypeError(
-                    f"chunks: item {place} is a {type(chunk).__name__}; each item must be a tuple "
-                    "(X, y) or (X, y, sample_weight)."
+                    f"chunks: item {place} is a {type(chunk).__name__}, not one of the {TUPLES}."
                 )
             self._check_kind(chunk[0], place)
             table = table_of(*chunk, expected=names, where=f" of chunk {place}", least=1)
@@ -130,7 +120,7 @@ class Chunks:
             if len(table.y):  # its weights may all be zero
                 yield table
         if names is None:
-            raise InputError("chunks has no items; at least one tuple (X, y) is needed.")
+            raise InputError(f"chunks has no items; give {TUPLES}.")
 
     def _check_kind(self, X: Any, place: int) -> None:
         """Raises if frames are mixed with arrays, or texts as names with numbers."""
@@ -141,8 +131,8 @@ class Chunks:
             self._kind, self.labels = kind, labels
         if kind != self._kind:
             raise InputError(
-                f"X of chunk {place} is {kind}, but that of the first chunk is {self._kind}, so "
-                "that their columns cannot be compared. Give all chunks as the same kind."
+                f"X of chunk {place} is {kind}, but that of the first chunk is {self._kind}: give "
+                "all chunks as the same kind."
             )
 
 
@@ -152,8 +142,15 @@ Rows: TypeAlias = InMemoryRows | Chunks  # the rows of AEC; each call of `blocks
 def text_names(X: Any) -> tuple[str, ...] | None:
     """Column names of a frame if all are text, as scikit-learn keeps them; None otherwise."""
     rows = rows_of(X)
-    texts = rows.is_frame and all(isinstance(one, str) for one in rows.labels)
+    texts = rows.is_frame and all(isinstance(label, str) for label in rows.labels)
     return tuple(rows.labels) if texts else None
+
+
+def finite_matrix(X: Any, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(X [M, F], names of its columns); raises for what is no finite matrix of numbers."""
+    array = checks.matrix(X, name)
+    checks.finite(array, name, False, remedy=FILL)
+    return array, tuple(f"x{j}" for j in range(array.shape[1]))
 
 
 def table_of(
@@ -172,13 +169,11 @@ def table_of(
     """
     name = f"X{where}"
     if not rows_of(X).is_frame:
-        array = checks.matrix(X, name)
-        names = tuple(f"x{j}" for j in range(array.shape[1]))
-        checks.finite(array, name, False, remedy=FILL)
+        array, names = finite_matrix(X, name)
         if expected is not None and len(names) != len(expected):
+            held = checks.count(len(names), "column")
             raise InputError(
-                f"{name} has {checks.count(len(names), 'column')}, but the first chunk has "
-                f"{len(expected)}. Give all chunks the same columns."
+                f"{name} has {held}, but the first chunk has {len(expected)}: give them the same."
             )
         x = array.T
     else:
@@ -186,9 +181,9 @@ def table_of(
         if expected is not None:
             same_labels(names, expected, name, "the first chunk")
         columns = frame_numbers(X, name, None, "", "AEC")
-        for label, one in zip(names, columns, strict=True):
-            checks.finite(one, f"{name}, column {label!r},", False, remedy=FILL)
-        x = np.stack([np.asarray(one, np.float64) for one in columns])
+        for label, column in zip(names, columns, strict=True):
+            checks.finite(column, f"{name}, column {label!r},", False, remedy=FILL)
+        x = np.stack([np.asarray(column, np.float64) for column in columns])
     M = x.shape[1]
     if M < least:
         raise InputError(
@@ -197,10 +192,10 @@ def table_of(
     target = target_values(y, M, where)
     weights = _weights(sample_weight, M, where)
     if weights is not None and not weights.all():
-        kept = weights > 0
-        if not where and not kept.any():
+        used = weights > 0
+        if not where and not used.any():
             raise InputError("sample_weight is zero for all rows; at least 2 must be positive.")
-        x, target, weights = np.ascontiguousarray(x[:, kept], float), target[kept], weights[kept]
+        x, target, weights = _doubles(x[:, used]), target[used], weights[used]
     return InMemoryRows(names, x, target, weights, not isinstance(X, np.memmap))
 
 
@@ -213,23 +208,17 @@ def target_values(y: Any, rows: int, where: str = "") -> np.ndarray:
     """
     name = f"y{where}"
     if y is None:
-        raise InputError(
-            "y is None: AEC requires y to be passed, but the target y is None. Give y [rows]."
-        )
+        raise InputError("AEC requires y to be passed, but the target y is None. Give y [rows].")
     array = _plain(y, name)
     if array.ndim != 1:
         raise InputError(
-            f"{name} has shape {array.shape}; one target [rows] is needed. Say y.ravel() for a "
-            "single column."
+            f"{name} has shape {array.shape}, not [rows]. Say y.ravel() for a single column."
         )
     if len(array) != rows:
-        raise InputError(
-            f"{name} has {len(array):,} entries, but X{where} has {rows:,} rows: one is needed for "
-            "each row."
-        )
+        raise InputError(f"{name} has {len(array):,} entries, but X{where} has {rows:,} rows.")
     checks.finite(array, name, False, remedy=FILL)
     if array.dtype.kind == "O":
-        missing = [i for i, one in enumerate(array) if one is None or one != one]
+        missing = [i for i, label in enumerate(array) if label is None or label != label]
         if missing:
             raise InputError(f"{name} contains {array[missing[0]]} at row {missing[0]}. {FILL}")
     return array
@@ -251,7 +240,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
         return array.astype(object)
     if array.dtype.kind != "O":
         return checks.as_array(y, name, "Make them numbers or texts.")
-    if all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in array.flat):
+    if all(isinstance(item, numbers.Real) and not isinstance(item, bool) for item in array.flat):
         return array.astype(np.float64)
     return array
 
@@ -260,20 +249,19 @@ def _weights(weights: Any, rows: int, where: str) -> np.ndarray | None:
     if weights is None:
         return None
     name = f"sample_weight{where}"
-    given = checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
-    if given.shape != (rows,):
-        raise InputError(f"{name} has shape {given.shape}, but X has {rows:,} rows: give [{rows}].")
-    checks.finite(given, name, False, remedy="Give finite weights of at least 0.")
-    if (given < 0).any():
-        raise InputError(f"{name} contains {given.min()}; weights of at least 0 are needed.")
-    strange = (given > LARGEST) | ((given > 0) & (given < 1 / LARGEST))
+    array = checks.as_array(weights, name, "Give one number for each row.").astype(np.float64)
+    if array.shape != (rows,):
+        raise InputError(f"{name} has shape {array.shape}, but X has {rows:,} rows: give [{rows}].")
+    checks.finite(array, name, False, remedy="Give finite weights of at least 0.")
+    if (array < 0).any():
+        raise InputError(f"{name} contains {array.min()}; weights of at least 0 are needed.")
+    strange = (array > LARGEST) | ((array > 0) & (array < 1 / LARGEST))
     if strange.any():
         raise InputError(
-            f"{name} contains {given[strange][0]}; weights that are not 0 must be between "
-            f"{1 / LARGEST:g} and {LARGEST:g}, or sums of squares with them leave the range of "
-            "float64. Divide them by their mean."
+            f"{name} contains {array[strange][0]}; weights must be 0 or between {1 / LARGEST:g} "
+            f"and {LARGEST:g}, for squares in float64. Divide them by their mean."
         )
-    return given
+    return array
 
 
 def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
@@ -282,29 +270,22 @@ def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
         started: Callable[[], Any] = chunks
         return started
     if not isinstance(chunks, Iterable) or hasattr(chunks, "__array__"):
-        raise InputTypeError(
-            f"chunks must give tuples (X, y) or (X, y, sample_weight), got "
-            f"{type(chunks).__name__}: pass a list of them, an object that can be iterated over "
-            "several times, or a function that returns a new iterator."
-        )
+        raise InputTypeError(f"chunks must give {TUPLES}, got {type(chunks).__name__}: {AGAIN}.")
     if iter(chunks) is chunks:
         raise InputTypeError(
-            f"chunks is a {type(chunks).__name__}, which can be read once, and several passes may "
-            "be needed: pass the function that makes it, or an object whose __iter__ starts anew."
+            f"chunks is a {type(chunks).__name__}, which can be read once: {AGAIN}."
         )
     return lambda: chunks
 
 
-def _joined(parts: list[RowBlock]) -> RowBlock:
+def _joined(parts: list[InMemoryRows]) -> InMemoryRows:
     """Several parts joined to one block."""
-    if len(parts) == 1:
-        return parts[0]
     weights = None
-    if any(one.weights is not None for one in parts):
+    if any(part.weights is not None for part in parts):
         ones = [np.ones(len(t.y)) if t.weights is None else t.weights for t in parts]
         weights = np.concatenate(ones)
-    x = np.concatenate([one.x for one in parts], axis=1)
-    return RowBlock(x, np.concatenate([one.y for one in parts]), weights)
+    x = np.concatenate([part.x for part in parts], axis=1)
+    return InMemoryRows(parts[0].names, x, np.concatenate([part.y for part in parts]), weights)
 
 
 def _doubles(x: np.ndarray) -> np.ndarray:

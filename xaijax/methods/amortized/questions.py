@@ -241,6 +241,6 @@ def _answer(
     drawn = InstanceValues.joined(parts)
     warn_unmet(drawn, choice)
     if len(own):
-        exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6])
+        exact = InstanceValues.exact(explainer.exact.estimate(game, own))
         drawn = InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

@@ -44,7 +44,7 @@ def answered(
     """
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     estimate = enumerated(own) if len(own) else None
-    exact = None if estimate is None else InstanceValues.exact(*estimate[:6])
+    exact = None if estimate is None else InstanceValues.exact(estimate)
     if choice.sampler is None or not len(others):
         assert estimate is not None and exact is not None
         return exact if estimate.fitted else with_one_base(game, choice, exact)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.estimators.driver import InstanceValues
+from xaijax.estimators.exact import Estimate
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import certificate, held
 from xaijax.methods.qii import exact
@@ -144,7 +145,7 @@ def _certificate(
     N = len(found.values)
     span = np.zeros(N) if found.span is None else found.span
     summed = np.full(N, 2.0 ** min(game.P, 24))
-    answer = InstanceValues.exact(found.values, found.base, full, None, span, summed)
+    answer = InstanceValues.exact(Estimate(found.values, found.base, full, None, span, summed))
     evaluator = game.evaluator
     donors, exact = evaluator.engine.replacement.weights, np.ones(N, bool)
     model, size = evaluator.engine.model, game.subtracted

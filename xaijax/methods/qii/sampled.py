@@ -226,7 +226,7 @@ def _of_two(
         return np.einsum("vl,nlk->nvk", contrast, Q)
 
     values, errors, freedom = [], [], 0.0
-    for _, run in draws.runs(game, design, rows, joint=True):
+    for run in draws.runs(game, design, rows, joint=True):
         run.step(plan.samples)
         for one in run.moments.mean:  # raises for a division by 0, and says for which set
             quantity.of(quantity.combined(one), None, lambda c: game.named(~replaced[c]))
@@ -248,7 +248,7 @@ def _fresh(
 ) -> SampledValues:
     """Independent draws, until they are done or the stopping rule is met."""
     values, errors, freedom, counts, bounds = [], [], [], [], []
-    for _, run in draws.runs(game, design, rows):
+    for run in draws.runs(game, design, rows):
         part = _one_run(run, factors, width, plan)
         for kept, one in zip((values, errors, freedom, counts, bounds), part, strict=True):
             kept.append(one)
@@ -313,12 +313,13 @@ def _one_run(run: draws.Sampling, factors: np.ndarray, width: float, plan: Sampl
 def _fixed(
     game: GameRun, design: Any, rows: draws.DrawnRows, factors: np.ndarray, plan: SamplingPlan
 ) -> SampledValues:
-    out = fixed_pool.crossed(game, design, rows, factors, plan.samples)
-    freedom = np.full(rows.games, float(min(out.orders, out.pool // rows.strata) - 1))
-    stats = _stats(plan, np.full(rows.games, out.orders * out.pool), freedom)
-    stats["orders"] = out.orders
-    stats |= _of_pool(game, out.pool, rows.strata, out.pool_errors, plan.width)
-    return SampledValues(out.values, out.std_errors, stats)
+    values, errors, of_pool = fixed_pool.crossed(game, design, rows, factors, plan.samples)
+    orders, pool = fixed_pool.sizes(plan.samples, rows.strata)
+    freedom = np.full(rows.games, float(min(orders, pool // rows.strata) - 1))
+    stats = _stats(plan, np.full(rows.games, orders * pool), freedom)
+    stats["orders"] = orders
+    stats |= _of_pool(game, pool, rows.strata, of_pool, plan.width)
+    return SampledValues(values, errors, stats)
 
 
 def _of_pool(
