@@ -22,7 +22,7 @@ from bench.frame import Agreement, Case, Figure, Outcome, Size
 from bench.models import continuous
 from xaijax.games.engine.compiled import Compiled, ProgramRecipe
 from xaijax_kernels.engine import tiles as turns
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.engine.tiles import tile_rows
 
 First = dict[int, tuple[Any, Any]]  # id of a program: (it, its results)

@@ -28,14 +28,13 @@ from xaijax_kernels.structures.crossed import (
     value_table,
     whole_answers,
 )
-from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.summed import Summed
-from xaijax_kernels.structures.sums import WHOLE_ROWS, subsets_of_sums, sums_of_choices
+from xaijax_kernels.structures.sums import WHOLE_ROWS, Dense, subsets_of_sums, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 

@@ -17,7 +17,7 @@ from xaijax.games import refuse as long_runs
 from xaijax.games.refuse import MOST_HOST_ROWS
 from xaijax.methods.anchors import search as anchors
 from xaijax.players.index import named
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.steps import operations
 
 P = 40
 WIDE = np.linspace(-1, 1, 2 * P, dtype=np.float32).reshape(2, P)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.engine.placement import mesh_of
+from xaijax.games.engine.dispatch import mesh_of
 
 F, H = 6, 16
 RNG = np.random.default_rng(8)

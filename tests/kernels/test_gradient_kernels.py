@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.engine.operations import numbers_made
+from xaijax_kernels.engine.steps import numbers_made
 from xaijax_kernels.gradients.front import back, front, has_front
 
 FEW, R, F = 4, 12, 6

@@ -15,7 +15,7 @@ from often import some_slow
 
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables
 from xaijax_kernels.structures.chances import TOGETHER, chances_of, logistic
-from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.sums import Dense
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 B, ROWS = 5, 8

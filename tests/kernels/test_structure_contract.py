@@ -26,7 +26,7 @@ from xaijax_kernels.structures import factors, sums
 from xaijax_kernels.structures import named as product
 from xaijax_kernels.structures.base import VECTORS, Affine, Layer, WeightedDonors
 from xaijax_kernels.structures.columnwise import Columnwise, largest
-from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.sums import Dense
 
 S, BITS, R = 4, 3, 6
 DEFAULT = {"dense", "scans", "by_columns", "level", "columns", "of_columns", "closed_form"}

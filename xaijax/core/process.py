@@ -134,3 +134,18 @@ def one_thread_of_blas() -> Iterator[None]:
             _limited.pop()
             if not _limited:
                 first.restore_original_limits()
+
+
+def available_host_memory() -> int:
+    """Bytes of main memory that are free or can be freed."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    names = os.sysconf_names if hasattr(os, "sysconf_names") else {}
+    if "SC_PHYS_PAGES" in names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return 4 << 30

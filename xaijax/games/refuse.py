@@ -20,7 +20,7 @@ from xaijax.games.engine.evaluator import LARGEST_PAIR, Engine, once
 from xaijax.games.engine.loop import Backend, Check, Stream
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.structures.summed import WHOLE_ROWS
 
 if TYPE_CHECKING:

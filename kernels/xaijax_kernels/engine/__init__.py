@@ -11,6 +11,4 @@ Reading order:
     lattice       which players differ for a pair; streams of model rows: of pairs, of single rows
     reduce        from the values of a dispatch to one semivalue per pair, on the device
     steps         the steps of a trace: which treat each number by itself, and how one is taken
-    operations    how many operations a model takes for a row, counted in its trace
-    memory        bytes that are free, and bytes that a compiled program needs
 """

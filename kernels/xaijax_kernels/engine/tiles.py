@@ -20,10 +20,17 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
 from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
-from xaijax_kernels.engine.operations import PRODUCTS, operations_of
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
-from xaijax_kernels.engine.steps import ELEMENTWISE, Number, Step, bound, opened
+from xaijax_kernels.engine.steps import (
+    ELEMENTWISE,
+    PRODUCTS,
+    Number,
+    Step,
+    bound,
+    opened,
+    operations_of,
+)
 
 TILES_PER_DISPATCH = 32
 SMALLEST_TILE = 256

@@ -10,7 +10,6 @@ Reading order:
     columnwise     columns made of one column each (scaled, encoded), before a layer
     named          sums of products that a trace shows by name, and the layer of each
     factors        the factors of such sums, at sub-coalitions: half tables, reached leaves
-    dense          a dense first layer at all sub-coalitions of a pair: one addition a unit each
     summed         a layer that is a sum over players of parts: convolutions, declared splits
     first_layer    a dense first layer along an order of players, as one cumulative sum
     sums           the sub-coalitions of layers that add, by tables of sums

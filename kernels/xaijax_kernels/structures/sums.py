@@ -1,5 +1,4 @@
-"""Layers that are sums over players, and their sub-coalitions: one addition a unit and
-sub-coalition.
+"""Layers that are sums over players, one dense layer among them, and their sub-coalitions.
 
 The sub-coalitions of a slot are sums of what its players add, each with x's values or the donor's:
 each bit doubles what is there. They are not the donor's layer and changes x - b: with a donor's
@@ -12,12 +11,15 @@ Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from xaijax_kernels.structures.base import Head, Layer
+from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
+from xaijax_kernels.structures.closed_forms import Additive
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
 WHOLE_ROWS = 256
@@ -154,3 +156,51 @@ class SumOfTerms(Layer):
     def _times(self, rows: jax.Array) -> jax.Array:
         """The terms of rows [R, C], zeros where a column has no part in them; [R, H]."""
         raise NotImplementedError
+
+
+@final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense(SumOfTerms):
+    """hidden = z W + b. A part is the sum of its columns' terms, [H]."""
+
+    weights: jax.Array  # [F, H]
+    bias: jax.Array  # [H]
+
+    @property
+    def name(self) -> str:
+        """See `Layer.name`."""
+        return "first layer"
+
+    @property
+    def slot_bits(self) -> tuple[int, ...]:
+        """See `Layer.slot_bits`.
+
+        There is one size: a slot's own part, 13 rows of a product with W for 2^6 sub-coalitions, is
+        small compared with the head of these. With two layers of 64 units on Adult's codes a call
+        takes a sixth longer than with a program for every size, which take seven seconds to
+        compile. A smaller pair fills its slot up, and has few rows.
+        """
+        return (6,)
+
+    @property
+    def dense(self) -> tuple[jax.Array, jax.Array]:
+        """See `Layer.dense`."""
+        return self.weights, self.bias
+
+    def work(self) -> float:
+        """See `Layer.work`."""
+        return float(np.prod(self.weights.shape))
+
+    def block(self, rows: int, platform: str) -> int:
+        """See `Layer.block`."""
+        return min(rows, max(WHOLE_ROWS, rows_of_block(self.width, platform)))
+
+    def closed_form(self, background: WeightedDonors, head: Affine) -> Additive:
+        """See `Layer.closed_form`."""
+        return Additive(self.weights, self.bias, background, head)
+
+    def _times(self, rows: jax.Array) -> jax.Array:
+        R = len(rows)
+        whole = jnp.pad(rows, ((0, -R % WHOLE_ROWS), (0, 0)))
+        return jnp.dot(whole, self.weights, precision=jax.lax.Precision.HIGHEST)[:R]

@@ -22,7 +22,7 @@ from sklearn.svm import SVC, SVR
 import xaijax as xj
 from xaijax.games.engine.compiled import Compiled, ProgramRecipe
 from xaijax.models.structure.agreement import _by_structure
-from xaijax_kernels.structures.dense import Dense
+from xaijax_kernels.structures.sums import Dense
 
 RNG = np.random.default_rng(12)
 X = RNG.normal(size=(300, 4))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import xaijax as xj
 from xaijax_kernels.structures.base import Layer, Structure
-from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.factors import Boxes, Gaussians
 from xaijax_kernels.structures.named import Product, xaijax_gaussian_sums
+from xaijax_kernels.structures.sums import Dense
 
 # A sum of n float32 terms is off by at most n 2^-24 of their absolute sum (Higham 2002, 4.2), and
 # so is a product of n factors near one; the factor 4 is for the two roundings of each term itself

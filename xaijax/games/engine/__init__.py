@@ -9,7 +9,6 @@ Reading order:
     determinism     the probe's donors found in the run's calls: does the model answer as before?
     host            the loop of host models: rows fetched, answered in calls, summed in float64
     programs        the programs that hold a JAX model, and the sums of their answers
-    placement       where arrays are: tiles dealt to devices, or a model that spans its own
     loop            what a loop is: streams of rows in, answers and sums out
     plan            tile, tiles per dispatch and instances at a time, by sizes alone
     dispatch        the dispatch loop: tiles dealt to devices, read some dispatches later

@@ -19,7 +19,6 @@ from jax.sharding import Mesh
 
 from xaijax.core.compiler import compile_sound
 from xaijax.core.errors import MemoryPlanError
-from xaijax_kernels.engine.memory import program_bytes
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.structures.base import Structure, shapes_of
 
@@ -148,6 +147,14 @@ def _dtype(a: Any) -> Any:
     if isinstance(a, np.ndarray):
         return jax.dtypes.canonicalize_dtype(a.dtype)
     return jnp.result_type(a)
+
+
+def program_bytes(compiled: Any) -> int:
+    """Bytes that a compiled program needs in addition to its arguments: temporaries and results."""
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return 0
+    return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes)
 
 
 @dataclass

@@ -17,9 +17,8 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from xaijax.games.engine.compiled import ProgramRecipe, shape
-from xaijax.games.engine.dispatch import Dispatches, UnderWay
+from xaijax.games.engine.dispatch import Dispatches, UnderWay, placed
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
-from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import (
     LEAST_DONORS,
     bucket,
@@ -31,7 +30,6 @@ from xaijax.games.engine.plan import (
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means
-from xaijax_kernels.engine.operations import operations
 from xaijax_kernels.engine.reduce import (
     block_of,
     block_weights,
@@ -40,6 +38,7 @@ from xaijax_kernels.engine.reduce import (
     reduce_pieces,
 )
 from xaijax_kernels.engine.seeds import Seeds, seeds
+from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.engine.tables import put, tables_of_pairs
 from xaijax_kernels.engine.tiles import (
     tile_rows,

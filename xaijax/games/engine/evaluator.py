@@ -22,10 +22,10 @@ from xaijax.core.process import before_jax
 from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
 from xaijax.games.engine.determinism import DeterminismCheck
 from xaijax.games.engine.device import DeviceBackend, device_backend
+from xaijax.games.engine.dispatch import mesh_of
 from xaijax.games.engine.host import host_backend
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.permutation_scan import PermutationScan, scan_backend
-from xaijax.games.engine.placement import mesh_of
 from xaijax.games.engine.plan import (
     Limits,
     MemoryPlan,
@@ -51,7 +51,7 @@ from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.table import CodedTable, CodeTable, FloatTable, Untranslatable
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
     SMALLEST_TILE,

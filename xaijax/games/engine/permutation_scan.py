@@ -13,8 +13,7 @@ import jax
 import numpy as np
 
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, columns, shape
-from xaijax.games.engine.dispatch import Dispatches
-from xaijax.games.engine.placement import placed
+from xaijax.games.engine.dispatch import Dispatches, placed
 from xaijax.games.engine.plan import bucket
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,

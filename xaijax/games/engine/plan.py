@@ -17,9 +17,9 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
+from xaijax.core.process import available_host_memory
 from xaijax.games.engine.dispatch import LOOK_AHEAD
 from xaijax_kernels.engine.hybrids import SLOT_BITS
-from xaijax_kernels.engine.memory import free_memory
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
     SMALLEST_TILE,
@@ -282,3 +282,11 @@ def devices_of(given: Any) -> list[Any]:
     if count > len(local):
         raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
     return local[:count]
+
+
+def free_memory(device: Any) -> int:
+    """Bytes that the device has free; for the CPU, what the machine has available."""
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    return available_host_memory()

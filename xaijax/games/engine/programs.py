@@ -20,8 +20,7 @@ import numpy as np
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD
-from xaijax.games.engine.placement import Placement
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement
 from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
 from xaijax.models.queries.row_count import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile

@@ -18,6 +18,7 @@ import numpy as np
 
 from xaijax.core.checks import MINUTE_OF_A_CORE, warn_slow
 from xaijax.core.errors import MemoryPlanError
+from xaijax.core.process import available_host_memory
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.first_pass import FirstPass, of_first
 from xaijax.methods.aec.learner import Learner
@@ -26,7 +27,6 @@ from xaijax.methods.aec.logistic import LogisticFit, ValueTable, over, penalties
 from xaijax.methods.aec.rows import InMemoryRows, Rows, block_rows
 from xaijax_kernels.collinearity.effects import effects, feature_slopes, ranks, sums_of_others
 from xaijax_kernels.collinearity.newton import newton, replicate_sums
-from xaijax_kernels.engine.memory import available_host_memory
 
 HELD = 1 << 24  # float64 numbers that a batch of replicates may hold: 128 MiB
 # From this number of columns on, the products of pairs are too many to hold, and each replicate is

@@ -18,12 +18,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from xaijax.core import checks
-from xaijax.core.process import cores, in_order, one_thread_of_blas
+from xaijax.core.process import available_host_memory, cores, in_order, one_thread_of_blas
 from xaijax.games.engine.plan import usable
 from xaijax.methods.aec.first_pass import FirstPass
 from xaijax.methods.aec.rows import InMemoryRows, Rows
 from xaijax_kernels.collinearity.newton import TILE, logistic_sums, newton
-from xaijax_kernels.engine.memory import available_host_memory
 
 HELD = 12  # arrays of all rows, for one fitted column
 SAMPLE = 2 * TILE  # rows of the fit that the passes over all rows start from

@@ -28,9 +28,9 @@ from jax.extend.core import Literal
 
 from xaijax_kernels.engine.steps import CALLS, ELEMENTWISE, bound
 from xaijax_kernels.structures.base import Layer
-from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.named import NAMED
 from xaijax_kernels.structures.summed import Summed
+from xaijax_kernels.structures.sums import Dense
 
 SMALL = 1 << 12  # numbers that are compared themselves; larger arrays must be one and the same
 NONE = -1  # the owner of a number that is the same for all rows

@@ -22,8 +22,8 @@ from xaijax.models.base.trace import MATMUL, Selected, explain_trace_failure, tr
 from xaijax.models.structure.agreement import Agreement, Evaluate, compare
 from xaijax_kernels.engine.tiles import multiplications
 from xaijax_kernels.engine.tiles import traced as trace_model
-from xaijax_kernels.structures.dense import Dense
 from xaijax_kernels.structures.summed import Summed
+from xaijax_kernels.structures.sums import Dense
 
 PLAIN = "plain"  # the model is asked full rows
 

@@ -17,8 +17,8 @@ from xaijax.core.checks import warn_slow
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.core.process import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
+from xaijax.games.engine.dispatch import placed
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.placement import placed
 from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
@@ -47,7 +47,7 @@ from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.plan import Plan
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
-from xaijax_kernels.engine.operations import operations
+from xaijax_kernels.engine.steps import operations
 
 PATHS = ("expected", "integrated")
 MOST_STEPS = 1_000  # finding more points takes seconds, and no smooth model needs them

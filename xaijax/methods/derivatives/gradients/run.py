@@ -16,12 +16,11 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.compiled import ProgramRecipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement
 from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.placement import Placement
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
-from xaijax_kernels.engine.operations import numbers_made, operations
+from xaijax_kernels.engine.steps import numbers_made, operations
 from xaijax_kernels.engine.tiles import (
     rows_of_wide,
     tile_rows,

@@ -20,8 +20,8 @@ from jax.sharding import Mesh
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.compiled import columns
+from xaijax.games.engine.dispatch import placed
 from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.placement import placed
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import CodeTable
 from xaijax.tables.tree_table import TreeTable
