@@ -22,7 +22,7 @@ from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
 from xaijax.models.base.trace import Selected, traced
-from xaijax.models.base.traced_state import StateAtTrace, made_once
+from xaijax.models.base.traced_state import StateAtTrace
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
@@ -195,12 +195,10 @@ def as_model(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
-        use = precision, source.name, source.params is None, repr(chosen), repr(known), columns
         read_as = f if source.again is None else source.again[0]
         state_of_f = StateAtTrace(read_as, source.name)
         whole = traced(head, precision, source.name, state_of_f)
-        apply = made_once(f, use, lambda: Selected(whole, select, precision, state_of_f))
-        whole = apply.whole
+        apply = Selected(whole, select, precision, state_of_f)
         if source.own is not None:
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
