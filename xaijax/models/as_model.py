@@ -10,6 +10,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from xaijax.core.checks import one_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.pickling import Kind, at_rest, picklable_class
 from xaijax.core.public import public
@@ -155,7 +156,9 @@ def as_model(
     given = {name: at_rest(one) for name, one in locals().items()}
     names = "classes", "feature_names", "output_names"  # which may come as iterators
     classes, feature_names, output_names = (given[name] for name in names)
-    _check_choices(backend, precision, nonfinite)
+    one_of(backend, "backend=", ("auto", "jax", "host"))
+    one_of(precision, "precision=", ("float32", "tf32", "float64"))
+    one_of(nonfinite, "nonfinite=", options.NONFINITE)
     source = read(f, params, state, backend)
     source = dataclasses.replace(source, params=on_one_device(source.params))
     known = _known_classes(source, options.check_classes(classes))
@@ -166,6 +169,7 @@ def as_model(
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
     shared = options.check_flag("thread_safe", thread_safe)
     _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
+    class_names = tuple(map(str, source.classes or ())) if chosen == "proba" else None
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen if columns is None else _name_at(titles, chosen),
@@ -174,7 +178,7 @@ def as_model(
         "threshold": cut,
         "feature_names": options.check_names("feature_names", feature_names)
         or source.feature_names,
-        "output_names": named or _class_names(source, chosen),
+        "output_names": named or class_names or None,
         "input_shape": options.check_input_shape(input_shape),
         "network": source.network,
         "allow_nan": source.takes_nan
@@ -362,12 +366,6 @@ def _decided(
     return columns
 
 
-def _class_names(source: ModelSource, output: Any) -> tuple[str, ...] | None:
-    if output != "proba" or source.classes is None:
-        return None
-    return tuple(str(label) for label in source.classes)
-
-
 def _selecting(
     head: Callable[..., Any],
     select: Callable[[Any], Any],
@@ -381,12 +379,6 @@ def _selecting(
         return select(check_raw(raw, len(rows), name)) if labels is None else labels
 
     return call
-
-
-def _check_choices(backend: Any, precision: Any, nonfinite: Any) -> None:
-    options.check_choice("backend", backend, options.BACKENDS)
-    options.check_choice("precision", precision, options.PRECISIONS)
-    options.check_choice("nonfinite", nonfinite, options.NONFINITE)
 
 
 def _known_classes(source: ModelSource, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xaijax.core import html
-from xaijax.core.checks import NanColumns
+from xaijax.core.checks import NanColumns, one_of
 from xaijax.core.errors import InputError
 from xaijax.core.process import in_order, threads_of
 from xaijax.core.public import public_class
@@ -208,18 +208,8 @@ class Model:
         Raises:
             InputError, InputTypeError: an option not accepted, or an estimator that has changed.
         """
-        given = {
-            "params": params,
-            "feature_names": feature_names,
-            "output_names": output_names,
-            "allow_nan": allow_nan,
-            "deterministic": deterministic,
-            "thread_safe": thread_safe,
-            "max_rows": max_rows,
-            "timeout": timeout,
-            "nonfinite": nonfinite,
-        }
-        changes = {name: value for name, value in given.items() if value is not _KEEP}
+        given = dict(locals())
+        changes = {name: one for name, one in given.items() if name != "self" and one is not _KEEP}
         for name, value in changes.items():
             changes[name] = checked_change(self, name, value)
         check_unchanged(self)
@@ -370,7 +360,7 @@ def checked_change(model: Model, name: str, value: Any) -> Any:
     if name in ("feature_names", "output_names"):
         return options.check_names(name, value)
     if name == "nonfinite":
-        return options.check_choice(name, value, options.NONFINITE)
+        return one_of(value, f"{name}=", options.NONFINITE)
     if name in ("max_rows", "timeout"):
         if model.loop == "jax" and value is not None:
             raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from typing import Any
 
@@ -86,11 +85,8 @@ def _takes_state(f: Any) -> bool:
     """Whether it must be given a state: by its signature, or for a layer of Equinox's own in it,
     which its signature does not show.
     """
-    if missing(f, 1):
-        return "state" in missing(f, 1)
-    if "state" in inspect.signature(f).parameters and not _holds_state(f):
-        return False
-    return _holds_state(f)
+    needed = missing(f, 1)
+    return "state" in needed if needed else _holds_state(f)
 
 
 def _holds_state(module: Any) -> bool:

@@ -87,8 +87,9 @@ def module_source(
     params: Any = None,
     backend: str = "jax",
     again: Any = None,
+    network: bool = True,
 ) -> ModelSource:
-    """A module's `ModelSource`: one head for all words of `output=`."""
+    """The `ModelSource` of a function or a module: one head for all words of `output=`."""
     return ModelSource(
         backend=backend,
         reason=reason,
@@ -97,7 +98,7 @@ def module_source(
         default="value",
         columns="value",
         params=params,
-        network=True,
+        network=network,
         again=again,
     )
 
