@@ -22,8 +22,7 @@ from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
-from xaijax.models.base.trace import Selected, traced
-from xaijax.models.base.traced_state import StateAtTrace
+from xaijax.models.base.trace import Selected, StateAtTrace, traced
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
@@ -256,8 +255,7 @@ def _translated(
     except Untranslatable as reason:
         if backend == "jax":
             raise InputError(
-                f"backend='jax' is not available for {told(estimator)}: {reason}. Say "
-                f"backend='auto' or 'host'."
+                f"backend='jax' is not available for {told(estimator)}: {reason}. Leave it out."
             ) from None
         if host.precision != "float32":
             raise InputError(
@@ -326,9 +324,8 @@ def _default(source: ModelSource, classes: tuple[Any, ...] | None) -> str:
         )
         raise InputError(
             f"output= must be given for {source.name}: it has neither predict_proba nor "
-            f"decision_function, and a mean over the numbers of clusters or classes means nothing. "
-            f"Say output={label}, which explains 1 where predict gives that label and else 0, or "
-            f"{also}."
+            "decision_function, and a mean over the numbers of clusters or classes means nothing. "
+            f"Say output={label}: 1 where predict gives that label and else 0, or {also}."
         )
     return source.default
 
@@ -339,10 +336,10 @@ def _head(source: ModelSource, output: Any, classes: tuple[Any, ...] | None) -> 
         return _decided(source, output, classes)
     if word not in source.heads:
         accepted = [repr(name) for name in WORDS if name in source.heads]
-        given = source.name if source.method is None else f"{source.name}.{source.method}"
+        shown = source.name if source.method is None else f"{source.name}.{source.method}"
         raise InputError(
-            f"output={output!r} is not available for {given}; accepted: "
-            f"{', '.join(accepted)}, or one of its class labels or output indices."
+            f"output={output!r} is not available for {shown}; accepted: {', '.join(accepted)}, or "
+            "one of its class labels or output indices."
         )
     return source.heads[word]
 
@@ -354,14 +351,13 @@ def _decided(
     decide = source.decide
     if classes is None or decide is None:
         raise InputError(
-            f"output={output!r} is a label of {source.name} only if its labels are known. Give "
-            f"all that its predict returns: classes=[...]."
+            f"output={output!r} needs all labels that {source.name} returns: classes=[...]."
         )
     codes = Codes(classes, name=source.name)
 
     def columns(rows: Any) -> np.ndarray:
-        found = codes.of(check_labels(decide(rows), len(rows_of(rows)), source.name))
-        return (found[:, None] == np.arange(len(classes))).astype(np.float64)
+        places = codes.of(check_labels(decide(rows), len(rows_of(rows)), source.name))
+        return (places[:, None] == np.arange(len(classes))).astype(np.float64)
 
     return columns
 
@@ -386,9 +382,8 @@ def _known_classes(source: ModelSource, classes: tuple[Any, ...] | None) -> tupl
         return source.classes or classes
     if source.classes is not None:
         raise InputError(
-            f"classes= must agree with the classes of {source.name}, "
-            f"{came(list(source.classes))}; got {came(list(classes))}. Leave it out; output_names= "
-            f"names the columns in words of your own."
+            f"classes= must agree with the classes of {source.name}, {came(list(source.classes))}; "
+            f"got {came(list(classes))}. Leave it out; output_names= names columns."
         )
     if "label" not in source.heads:
         raise InputError(f"classes= is for classifiers, and {source.name} is none. Leave it out.")
@@ -429,22 +424,14 @@ def _check_backend_options(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
                 f"the host, which gets the dtypes given and is reduced in float64. Leave it out."
             )
-        _check_x64(precision)
-        return
-    for name, value in (
-        ("max_rows", max_rows),
-        ("timeout", timeout),
-        ("thread_safe", thread_safe or None),
-    ):
-        if value is not None:
-            raise InputError(
-                f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "
-                f"Leave it out, or say backend='host'."
-            )
-    _check_x64(precision)
-
-
-def _check_x64(precision: str) -> None:
+    else:
+        only = {"max_rows": max_rows, "timeout": timeout, "thread_safe": thread_safe or None}
+        for name, value in only.items():
+            if value is not None:
+                raise InputError(
+                    f"{name}= is for host models; got {value!r} for {source.name}, which JAX "
+                    f"traces. Leave it out, or say backend='host'."
+                )
     if precision == "float64" and not jax.config.jax_enable_x64:
         raise InputError(
             "precision='float64' needs 64-bit JAX, which is off. Turn it on at the start of the "
@@ -452,14 +439,13 @@ def _check_x64(precision: str) -> None:
         )
 
 
-def _check_no_options(given: dict[str, Any]) -> None:
+def _check_no_options(options: dict[str, Any]) -> None:
     for name, parameter in inspect.signature(as_model).parameters.items():
-        value, default = given[name], parameter.default
+        value, default = options[name], parameter.default
         same = value is default or (type(value) is type(default) and value == default)
         if name != "f" and not same:
             raise InputError(
-                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...) "
-                f"where it takes that, or make the model anew from the function."
+                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...)."
             )
 
 
@@ -471,9 +457,9 @@ def model_of(given: Any, name: str = "model") -> Model:
     try:
         return as_model(given)
     except (InputError, InputTypeError) as error:
-        told = str(error)
-        told = f"{name} {told[3:]}" if told.startswith("f= ") else f"{name}: {told}"
-        raise type(error)(told) from None
+        text = str(error)
+        text = f"{name} {text[3:]}" if text.startswith("f= ") else f"{name}: {text}"
+        raise type(error)(text) from None
 
 
 def explainer_class(cls: Kind) -> Kind:

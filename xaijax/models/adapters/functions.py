@@ -25,8 +25,7 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSou
     if backend == "host":
         if params is not None:
             raise InputError(
-                "params= goes with functions that JAX traces; got params= and backend='host'. "
-                "Bind them: functools.partial(f, params)."
+                "params= and backend='host' do not go together. Say functools.partial(f, params)."
             )
         _check_arity(f, ("X",))
         return module_source("backend='host' was said", name, f, backend="host", network=False)

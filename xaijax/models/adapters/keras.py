@@ -14,12 +14,6 @@ from xaijax.models.adapters.modules import module_source, refuse_options
 from xaijax.models.base.source import ModelSource
 
 
-def is_keras(f: Any) -> bool:
-    """Whether f is a Keras model."""
-    keras = sys.modules.get("keras")
-    return keras is not None and isinstance(f, keras.Model)
-
-
 def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A built Keras model in inference mode; its variables are not touched. A model of several
     inputs is given rows in a dict by their names, or in a list in their order.
@@ -31,8 +25,7 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     name = type(f).__name__
     if not f.built:
         raise InputError(
-            f"f= is the Keras model {name}, which has no variables yet. Call it once on a few rows "
-            f"before as_model."
+            f"f= is the Keras model {name} without variables. Call it once before as_model."
         )
     if len(heads := list(getattr(f, "outputs", None) or [])) > 1:
         shapes = ", ".join(str(tuple(one.shape)) for one in heads)
@@ -44,8 +37,7 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     if used != "jax" or backend == "host":
         if backend == "jax":
             raise InputError(
-                f"backend='jax' is not available for {name}: Keras runs on {used} here. Set "
-                f"KERAS_BACKEND=jax before keras is imported."
+                f"backend='jax' needs KERAS_BACKEND=jax; {name}: Keras runs on {used} here."
             )
         reason = "backend='host' was said"
         if used != "jax":
