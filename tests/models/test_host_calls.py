@@ -9,14 +9,10 @@ import pytest
 
 import xaijax as xj
 from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
-from xaijax.models import (
-    as_model,
-    call_host,
-    call_host_raw,
-    check_output,
-    probe_determinism,
-    probe_neighbours,
-)
+from xaijax.models import as_model
+from xaijax.models.base.outputs import check_output
+from xaijax.models.queries.host import call_host, call_host_raw
+from xaijax.models.queries.probe import probe_determinism, probe_neighbours
 
 X = np.random.default_rng(0).normal(size=(12, 3))
 

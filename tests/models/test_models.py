@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
-from xaijax.models import Model, as_model, output_names_for
+from xaijax.models import Model, as_model
+from xaijax.models.base.outputs import output_names_for
 from xaijax.results.shared_fields import player_columns
 
 RNG = np.random.default_rng(0)

@@ -56,7 +56,7 @@ def positive(value: Any, name: str) -> float:
 
 
 def number(
-    value: Any, name: str, wanted: str, fits: Callable[[float], bool], remedy: str = ""
+    value: Any, name: str, wanted: str, fits: Callable[[Any], bool], remedy: str = ""
 ) -> float:
     """Returns a real number that fits; raises for bool and text. `wanted` describes it in
     messages.
@@ -64,7 +64,7 @@ def number(
     said = f"{name} must be {wanted}, got {shown(value)}.{remedy}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InputTypeError(said)
-    if not fits(float(value)):
+    if not fits(value):
         raise InputError(said)
     return float(value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import jax
@@ -11,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from xaijax.core.checks import whole_number
 from xaijax.core.compiler import without_fused_products
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError
 from xaijax.core.process import before_jax
 from xaijax.core.public import public
-from xaijax.models.base.options import WORDS, came
+from xaijax.models.base.options import WORDS
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import answering, check_unchanged
 from xaijax.models.queries.host import call_host
@@ -65,9 +65,8 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         array([12.], dtype=float32)
     """
     if not isinstance(model, Model):
-        raise InputTypeError(
-            f"model= must be a Model; got {type(model).__name__}. Pass xaijax.as_model(f)."
-        )
+        got = type(model).__name__
+        raise InputTypeError(f"model= must be a Model; got {got}. Pass xaijax.as_model(f).")
     before_jax()
     if model.reader is not None and model.original is not None and not model.reader.numbers_only:
         model = model.original  # rows in JAX are numbers, and it takes text
@@ -77,10 +76,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         return _passed_through(model, outputs)
     if jax.__version_info__[:2] < _OLDEST:
         raise InputError(
-            f"model= is a host model, and calling it from inside JAX needs jax >= 0.12; got jax "
-            f"{'.'.join(map(str, jax.__version_info__))}, in which jax.pure_callback can block on "
-            f"a single core. Update jax, or explain the model directly: the explainers call it "
-            f"outside jit."
+            "model= is a host model, and calling it from inside JAX needs jax >= 0.12; got jax "
+            f"{'.'.join(map(str, jax.__version_info__))}, which can block. Update jax, or explain "
+            "the model directly: explainers call it outside jit."
         )
     columns = _columns(model, outputs)
 
@@ -96,16 +94,15 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
         dtype = rows.dtype if rows.dtype in (jnp.float32, jnp.float64) else jnp.float32
         answer = jax.ShapeDtypeStruct((*rows.shape[:-rank], *columns), dtype)
 
-        def callback(given: Any) -> np.ndarray:
+        def callback(array: Any) -> np.ndarray:
             # vmap puts further axes in front (expand_dims): to the model they are just more rows.
-            given = np.asarray(given)
-            batch = given.shape[: given.ndim - rank]
-            values = call_host(model, given.reshape(-1, *given.shape[given.ndim - rank :]))
+            array = np.asarray(array)
+            batch = array.shape[: array.ndim - rank]
+            values = call_host(model, array.reshape(-1, *array.shape[array.ndim - rank :]))
             if values.shape[1:] != columns:
                 raise ModelOutputError(
-                    f"{model.name} returned shape {values.shape} where as_jax expected one "
-                    f"{'number' if not columns else f'row of {columns[0]} numbers'} per row. Say "
-                    f"as_jax(model, outputs={values.shape[1] if values.ndim == 2 else None})."
+                    f"{model.name} returned shape {values.shape}; as_jax expected {columns} a row. "
+                    f"Say outputs={values.shape[1] if values.ndim == 2 else None}."
                 )
             return values.astype(dtype).reshape(*batch, *columns)
 
@@ -127,10 +124,7 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
 
 def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Array]:
     if outputs is not None:
-        raise InputError(
-            f"outputs= is for host models; {model.name} is traced by JAX and has its own. Leave "
-            f"it out."
-        )
+        raise InputError(f"outputs= is for host models; JAX traces {model.name}. Leave it out.")
     apply = model.apply
     assert apply is not None
     params = jax.tree.map(jnp.asarray, model.params)
@@ -152,14 +146,8 @@ def _passed_through(model: Model, outputs: int | None) -> Callable[[Any], jax.Ar
 def _columns(model: Model, outputs: int | None) -> tuple[int, ...]:
     """() for [R], (K,) for [R, K]."""
     if outputs is not None:
-        if not isinstance(outputs, Integral) or isinstance(outputs, bool):
-            raise InputTypeError(
-                f"outputs= must be a whole number or None; "
-                f"got {type(outputs).__name__} {came(outputs)}."
-            )
-        if outputs < 1:
-            raise InputError(f"outputs= must be at least 1; got {outputs}.")
-        return () if outputs == 1 else (int(outputs),)
+        count = whole_number(outputs, "outputs=")
+        return () if count == 1 else (count,)
     if model.output not in WORDS or model.output == "label":
         return ()
     if model.output_names is not None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from xaijax.core.checks import one_of
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.pickling import Kind, at_rest, picklable_class
 from xaijax.core.public import public
@@ -21,8 +22,7 @@ from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
-from xaijax.models.base.trace import Selected, traced
-from xaijax.models.base.traced_state import StateAtTrace, made_once
+from xaijax.models.base.trace import Selected, StateAtTrace, traced
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
@@ -155,7 +155,9 @@ def as_model(
     given = {name: at_rest(one) for name, one in locals().items()}
     names = "classes", "feature_names", "output_names"  # which may come as iterators
     classes, feature_names, output_names = (given[name] for name in names)
-    _check_choices(backend, precision, nonfinite)
+    one_of(backend, "backend=", ("auto", "jax", "host"))
+    one_of(precision, "precision=", ("float32", "tf32", "float64"))
+    one_of(nonfinite, "nonfinite=", options.NONFINITE)
     source = read(f, params, state, backend)
     source = dataclasses.replace(source, params=on_one_device(source.params))
     known = _known_classes(source, options.check_classes(classes))
@@ -166,6 +168,7 @@ def as_model(
     cut = _check_cut(source, chosen, known, options.check_threshold(threshold))
     shared = options.check_flag("thread_safe", thread_safe)
     _check_backend_options(source, backend == "host", precision, max_rows, timeout, shared)
+    class_names = tuple(map(str, source.classes or ())) if chosen == "proba" else None
     fields: dict[str, Any] = {
         "why": source.reason,
         "output": chosen if columns is None else _name_at(titles, chosen),
@@ -174,7 +177,7 @@ def as_model(
         "threshold": cut,
         "feature_names": options.check_names("feature_names", feature_names)
         or source.feature_names,
-        "output_names": named or _class_names(source, chosen),
+        "output_names": named or class_names or None,
         "input_shape": options.check_input_shape(input_shape),
         "network": source.network,
         "allow_nan": source.takes_nan
@@ -195,12 +198,10 @@ def as_model(
         structure, source.backend, source.params is not None, select, precision, source.name
     )
     if source.backend == "jax":
-        use = precision, source.name, source.params is None, repr(chosen), repr(known), columns
         read_as = f if source.again is None else source.again[0]
         state_of_f = StateAtTrace(read_as, source.name)
         whole = traced(head, precision, source.name, state_of_f)
-        apply = made_once(f, use, lambda: Selected(whole, select, precision, state_of_f))
-        whole = apply.whole
+        apply = Selected(whole, select, precision, state_of_f)
         if source.own is not None:
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)
@@ -254,8 +255,7 @@ def _translated(
     except Untranslatable as reason:
         if backend == "jax":
             raise InputError(
-                f"backend='jax' is not available for {told(estimator)}: {reason}. Say "
-                f"backend='auto' or 'host'."
+                f"backend='jax' is not available for {told(estimator)}: {reason}. Leave it out."
             ) from None
         if host.precision != "float32":
             raise InputError(
@@ -324,9 +324,8 @@ def _default(source: ModelSource, classes: tuple[Any, ...] | None) -> str:
         )
         raise InputError(
             f"output= must be given for {source.name}: it has neither predict_proba nor "
-            f"decision_function, and a mean over the numbers of clusters or classes means nothing. "
-            f"Say output={label}, which explains 1 where predict gives that label and else 0, or "
-            f"{also}."
+            "decision_function, and a mean over the numbers of clusters or classes means nothing. "
+            f"Say output={label}: 1 where predict gives that label and else 0, or {also}."
         )
     return source.default
 
@@ -337,10 +336,10 @@ def _head(source: ModelSource, output: Any, classes: tuple[Any, ...] | None) -> 
         return _decided(source, output, classes)
     if word not in source.heads:
         accepted = [repr(name) for name in WORDS if name in source.heads]
-        given = source.name if source.method is None else f"{source.name}.{source.method}"
+        shown = source.name if source.method is None else f"{source.name}.{source.method}"
         raise InputError(
-            f"output={output!r} is not available for {given}; accepted: "
-            f"{', '.join(accepted)}, or one of its class labels or output indices."
+            f"output={output!r} is not available for {shown}; accepted: {', '.join(accepted)}, or "
+            "one of its class labels or output indices."
         )
     return source.heads[word]
 
@@ -352,22 +351,15 @@ def _decided(
     decide = source.decide
     if classes is None or decide is None:
         raise InputError(
-            f"output={output!r} is a label of {source.name} only if its labels are known. Give "
-            f"all that its predict returns: classes=[...]."
+            f"output={output!r} needs all labels that {source.name} returns: classes=[...]."
         )
     codes = Codes(classes, name=source.name)
 
     def columns(rows: Any) -> np.ndarray:
-        found = codes.of(check_labels(decide(rows), len(rows_of(rows)), source.name))
-        return (found[:, None] == np.arange(len(classes))).astype(np.float64)
+        places = codes.of(check_labels(decide(rows), len(rows_of(rows)), source.name))
+        return (places[:, None] == np.arange(len(classes))).astype(np.float64)
 
     return columns
-
-
-def _class_names(source: ModelSource, output: Any) -> tuple[str, ...] | None:
-    if output != "proba" or source.classes is None:
-        return None
-    return tuple(str(label) for label in source.classes)
 
 
 def _selecting(
@@ -385,20 +377,13 @@ def _selecting(
     return call
 
 
-def _check_choices(backend: Any, precision: Any, nonfinite: Any) -> None:
-    options.check_choice("backend", backend, options.BACKENDS)
-    options.check_choice("precision", precision, options.PRECISIONS)
-    options.check_choice("nonfinite", nonfinite, options.NONFINITE)
-
-
 def _known_classes(source: ModelSource, classes: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     if classes is None or source.classes == classes:
         return source.classes or classes
     if source.classes is not None:
         raise InputError(
-            f"classes= must agree with the classes of {source.name}, "
-            f"{came(list(source.classes))}; got {came(list(classes))}. Leave it out; output_names= "
-            f"names the columns in words of your own."
+            f"classes= must agree with the classes of {source.name}, {came(list(source.classes))}; "
+            f"got {came(list(classes))}. Leave it out; output_names= names columns."
         )
     if "label" not in source.heads:
         raise InputError(f"classes= is for classifiers, and {source.name} is none. Leave it out.")
@@ -439,22 +424,14 @@ def _check_backend_options(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "
                 f"the host, which gets the dtypes given and is reduced in float64. Leave it out."
             )
-        _check_x64(precision)
-        return
-    for name, value in (
-        ("max_rows", max_rows),
-        ("timeout", timeout),
-        ("thread_safe", thread_safe or None),
-    ):
-        if value is not None:
-            raise InputError(
-                f"{name}= is for host models; got {value!r} for {source.name}, which JAX traces. "
-                f"Leave it out, or say backend='host'."
-            )
-    _check_x64(precision)
-
-
-def _check_x64(precision: str) -> None:
+    else:
+        only = {"max_rows": max_rows, "timeout": timeout, "thread_safe": thread_safe or None}
+        for name, value in only.items():
+            if value is not None:
+                raise InputError(
+                    f"{name}= is for host models; got {value!r} for {source.name}, which JAX "
+                    f"traces. Leave it out, or say backend='host'."
+                )
     if precision == "float64" and not jax.config.jax_enable_x64:
         raise InputError(
             "precision='float64' needs 64-bit JAX, which is off. Turn it on at the start of the "
@@ -462,14 +439,13 @@ def _check_x64(precision: str) -> None:
         )
 
 
-def _check_no_options(given: dict[str, Any]) -> None:
+def _check_no_options(options: dict[str, Any]) -> None:
     for name, parameter in inspect.signature(as_model).parameters.items():
-        value, default = given[name], parameter.default
+        value, default = options[name], parameter.default
         same = value is default or (type(value) is type(default) and value == default)
         if name != "f" and not same:
             raise InputError(
-                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...) "
-                f"where it takes that, or make the model anew from the function."
+                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...)."
             )
 
 
@@ -481,9 +457,9 @@ def model_of(given: Any, name: str = "model") -> Model:
     try:
         return as_model(given)
     except (InputError, InputTypeError) as error:
-        told = str(error)
-        told = f"{name} {told[3:]}" if told.startswith("f= ") else f"{name}: {told}"
-        raise type(error)(told) from None
+        text = str(error)
+        text = f"{name} {text[3:]}" if text.startswith("f= ") else f"{name}: {text}"
+        raise type(error)(text) from None
 
 
 def explainer_class(cls: Kind) -> Kind:

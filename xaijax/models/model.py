@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from xaijax.core import html
-from xaijax.core.checks import NanColumns
+from xaijax.core.checks import NanColumns, one_of
 from xaijax.core.errors import InputError
 from xaijax.core.process import in_order, threads_of
 from xaijax.core.public import public_class
@@ -29,10 +29,10 @@ from xaijax.models.queries.findings import (
     probe_host,
     probe_jax,
 )
-from xaijax.models.queries.host import call_host, guarded
+from xaijax.models.queries.host import call_host, guarded, parts
 from xaijax.models.queries.labels import Codes, decide, decided, named
 from xaijax.models.queries.predict import run_jax
-from xaijax.models.queries.rows import answered_by, parts
+from xaijax.models.queries.rows import answered_by
 from xaijax.models.translations.columns import Reader
 from xaijax.models.translations.in_jax import Made
 from xaijax_kernels.structures.base import Structure
@@ -140,7 +140,7 @@ class Model:
             raw = run_jax(self.compiled, "apply", self._traced(self.apply), self.params, rows)
             values = self._whole(raw.astype(np.float64))
         else:
-            values = self._in_parts(rows, lambda part: call_host(self, part[1], part[0]))
+            values = self._in_parts(rows, lambda start, part: call_host(self, part, start))
         if self.nonfinite == "raise":
             check_finite(values, self.name)
         return values
@@ -174,7 +174,7 @@ class Model:
             raw = run_jax(self.compiled, "scores", self._traced(self.scores), self.params, rows)
             scores = raw if self.offset is None else self._whole(raw.astype(np.float64))
         else:
-            scores = self._host_scores(rows)
+            scores = self._in_parts(rows, self._checked(self.scores, check_output))
         if self.nonfinite == "raise":
             check_finite(scores, self.name)
         return decide(scores, self.output, self.classes, self.threshold)
@@ -208,31 +208,22 @@ class Model:
         Raises:
             InputError, InputTypeError: an option not accepted, or an estimator that has changed.
         """
-        given = {
-            "params": params,
-            "feature_names": feature_names,
-            "output_names": output_names,
-            "allow_nan": allow_nan,
-            "deterministic": deterministic,
-            "thread_safe": thread_safe,
-            "max_rows": max_rows,
-            "timeout": timeout,
-            "nonfinite": nonfinite,
-        }
-        changes = {name: value for name, value in given.items() if value is not _KEEP}
+        args = dict(locals())
+        changes = {name: one for name, one in args.items() if name != "self" and one is not _KEEP}
         for name, value in changes.items():
             changes[name] = checked_change(self, name, value)
         check_unchanged(self)
-        kept = {"recipe": self.recipe and self.recipe.changed(changes)}
+        recipe = self.recipe and self.recipe.changed(changes)
         if self.original is None and "params" in changes:
             changes["comparison"] = None  # they are no longer those of a bridged module
         if self.original is not None:
             # With other parameters it is no longer the estimator's translation.
-            own = {"comparison": None, "original": None}
-            if "params" not in changes:
-                own = {"original": dataclasses.replace(self.original, **changes)}
-            changes |= own
-        return dataclasses.replace(self, **changes, **kept)
+            changes |= (
+                {"comparison": None, "original": None}
+                if "params" in changes
+                else {"original": dataclasses.replace(self.original, **changes)}
+            )
+        return dataclasses.replace(self, **changes, recipe=recipe)
 
     def decided(self) -> tuple[Model, Codes]:
         """A model that answers with a number for the class that this one decides, and the numbers.
@@ -241,13 +232,9 @@ class Model:
         """
         check_unchanged(self)
         function, codes = decided(self)
-        fields: dict[str, Any] = {"apply" if self.loop == "jax" else "call": function}
-        if self.original is not None:
-            fields["original"] = self.original.decided()[0]
-        fields["recentred"] = recentred_copy(self, lambda model: model.decided()[0])
-        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        fields |= {"scores": function, "compiled": self.compiled.setdefault(("decided",), {})}
-        return dataclasses.replace(self, decide=None, recipe=None, labelled=True, **fields), codes
+        fields = {"apply" if self.loop == "jax" else "call": function, "scores": function}
+        fields |= {"decide": None, "labelled": True}
+        return self._answering("decided", lambda model: model.decided()[0], fields), codes
 
     def unselected(self) -> Model:
         """A model of all columns if `output` selects one, else this; what is compiled is kept."""
@@ -257,12 +244,30 @@ class Model:
         fields: dict[str, Any] = {"call": self.scores}
         if self.loop == "jax":
             fields = {"apply": Selected(self._traced(self.scores), None, self.precision)}
-        if self.original is not None:
-            fields["original"] = self.original.unselected()
-        fields["recentred"] = recentred_copy(self, lambda model: model.unselected())
-        kept = self.compiled.setdefault(("unselected",), {})
-        fields |= {"output": "value", "output_names": None, "structure": self._unlayered}
-        return dataclasses.replace(self, compiled=kept, recipe=None, **fields)
+        return self._answering("unselected", Model.unselected, fields)
+
+    def _answering(self, key: str, of: Callable[[Model], Model], fields: dict[str, Any]) -> Model:
+        """A copy of(self) with another answer; its programs are kept here, by the key."""
+        original, recentred = self.original, self.recentred
+
+        def again(_: Any, made: Made) -> Model:
+            assert original is not None and recentred is not None
+            other = recentred(self, made)
+            # What answers are short of cannot be added there: then the estimator answers.
+            return of(original if other.offset is not None else other)
+
+        return dataclasses.replace(
+            self,
+            output="value",
+            output_names=None,
+            # A declared head makes another answer.
+            structure=self.structure if isinstance(self.structure, str) else None,
+            original=None if original is None else of(original),
+            recentred=again if original is not None and recentred is not None else None,
+            recipe=None,
+            compiled=self.compiled.setdefault((key,), {}),
+            **fields,
+        )
 
     def identity(self, shape: tuple[int, ...], dtype: Any) -> str | None:
         """A text that other models do not have, for a privacy ledger; asks the model nothing.
@@ -285,8 +290,8 @@ class Model:
     @property
     def _function(self) -> Any:
         """What the user gave, where that is no estimator; None: it is not known."""
-        given = None if self.recipe is None or self.estimator is not None else self.recipe.given
-        return None if given is None else given.get("f")
+        arguments = None if self.recipe is None or self.estimator is not None else self.recipe.given
+        return None if arguments is None else arguments.get("f")
 
     @property
     def as_fitted(self) -> Model:
@@ -319,24 +324,24 @@ class Model:
         check_unchanged(self)
         return reduced(self.recipe, self.name)
 
-    @property
-    def _unlayered(self) -> str | None:  # of a copy with another answer than a declared head's
-        return self.structure if isinstance(self.structure, str) else None
-
     def _whole(self, answers: np.ndarray) -> np.ndarray:
         """Answers of JAX in float64, with what they are short of."""
         return answers if self.offset is None else answers + self.offset
 
-    def _host_scores(self, rows: Any) -> np.ndarray:
-        def scored(one: tuple[int, Any]) -> np.ndarray:
-            return check_output(self._guarded(self.scores, one[1], one[0]), len(one[1]), self.name)
-
-        return self._in_parts(rows, scored)
-
-    def _in_parts(self, rows: Any, ask: Callable[[tuple[int, Any]], np.ndarray]) -> np.ndarray:
+    def _in_parts(self, rows: Any, ask: Callable[[int, Any], np.ndarray]) -> np.ndarray:
         """The answers to (start, part) of all parts of the rows, of at most `max_rows` each."""
         cut = parts(rows, self.max_rows)
-        return np.concatenate(list(in_order(ask, cut, threads_of(self.thread_safe))))
+        answers = in_order(lambda part: ask(*part), cut, threads_of(self.thread_safe))
+        return np.concatenate(list(answers))
+
+    def _checked(self, function: Any, check: Callable[..., np.ndarray]) -> Callable[..., Any]:
+        """(start, part) -> what the host's function answers, checked."""
+
+        def ask(start: int, part: Any) -> np.ndarray:
+            raw = guarded(function, part, start, None, self.timeout, self.name)
+            return check(raw, len(part), self.name)
+
+        return ask
 
     def _own_labels(self, X: Any) -> np.ndarray:
         model, rows = answered_by(self, X, labels=True)
@@ -348,17 +353,7 @@ class Model:
             raw = run_jax(self.compiled, key, function, self.params, rows)
             raw = check_labels(raw, len(rows), self.name)
             return raw if self.decide is None else named(raw.astype(np.int64), self.classes)
-        function = self.decide or self.call
-
-        def labelled(one: tuple[int, Any]) -> np.ndarray:
-            raw = self._guarded(function, one[1], one[0])
-            return check_labels(raw, len(one[1]), self.name)
-
-        return self._in_parts(rows, labelled)
-
-    def _guarded(self, function: Callable[..., Any] | None, rows: Any, start: int) -> Any:
-        assert function is not None
-        return guarded(function, rows, start, None, self.timeout, self.name)
+        return self._in_parts(rows, self._checked(self.decide or self.call, check_labels))
 
     def _traced(self, function: Callable[..., Any] | None) -> Callable[..., Any]:
         assert function is not None
@@ -370,7 +365,7 @@ def checked_change(model: Model, name: str, value: Any) -> Any:
     if name in ("feature_names", "output_names"):
         return options.check_names(name, value)
     if name == "nonfinite":
-        return options.check_choice(name, value, options.NONFINITE)
+        return one_of(value, f"{name}=", options.NONFINITE)
     if name in ("max_rows", "timeout"):
         if model.loop == "jax" and value is not None:
             raise InputError(f"{name}= is for host models; {model.name} is traced by JAX.")
@@ -387,42 +382,23 @@ def checked_change(model: Model, name: str, value: Any) -> Any:
 def _checked_params(model: Model, params: Any) -> Any:
     if model.params is None:
         raise InputError(
-            f"params= cannot be replaced: {model.name} was made without. Make the model anew "
-            f"with as_model(f, params=...)."
+            f"params= cannot be replaced: {model.name} has none. Say as_model(f, params=...)."
         )
     params = on_one_device(checked_params(params))
     old, new = (jax.eval_shape(lambda tree: tree, tree) for tree in (model.params, params))
     if jax.tree.structure(old) != jax.tree.structure(new):
         raise InputError(
             "params= must have the structure of the model's own (for an Equinox module: "
-            "equinox.filter(module, equinox.is_array)); got another. Make a new model with "
-            "as_model."
+            "equinox.filter(module, equinox.is_array)). Make a new model with as_model."
         )
     leaves = zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True)
     for (path, was), now in leaves:
         if (was.shape, was.dtype) != (now.shape, now.dtype):
             raise InputError(
-                f"params= must keep shapes and dtypes; got {now.dtype}{list(now.shape)} in "
-                f"place of {was.dtype}{list(was.shape)} at params"
-                f"{jax.tree_util.keystr(path)}. Make a new model with as_model."
+                f"params= must keep shapes and dtypes; params{jax.tree_util.keystr(path)} is "
+                f"{was.dtype}{list(was.shape)}, got {now.dtype}{list(now.shape)}. Make a new model."
             )
     return params
 
 
 CENTRED = "for numbers minus what the first rows have in common"
-
-
-def recentred_copy(model: Any, of: Callable[[Any], Any]) -> Callable[[Any, Made], Any] | None:
-    """`Model.recentred` of a copy that answers otherwise, of(model), by a function of the program.
-
-    What answers are short of cannot be added there: the estimator answers where anything is.
-    """
-    recentred, original = model.recentred, model.original
-    if recentred is None or original is None:
-        return None
-
-    def copy(_: Any, made: Made) -> Any:
-        other = recentred(model, made)
-        return of(original if other.offset is not None else other)
-
-    return copy

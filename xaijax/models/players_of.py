@@ -48,7 +48,7 @@ def players_of(column_transformer: Any) -> dict[str, list[int]]:
     if slices is None or not is_own(column_transformer, "ColumnTransformer"):
         raise InputTypeError(
             "column_transformer must be a fitted sklearn ColumnTransformer, got "
-            f"{type(column_transformer).__name__}. Fit it first."
+            f"{type(column_transformer).__name__}."
         )
     names = getattr(column_transformer, "feature_names_in_", None)
     if names is None:
@@ -64,8 +64,7 @@ def players_of(column_transformer: Any) -> dict[str, list[int]]:
         for source, count in zip(sources, counts, strict=True):
             if source in players:
                 raise InputError(
-                    f"column_transformer uses column {source!r} twice; name the groups yourself "
-                    "with players={name: [columns]}."
+                    f"column_transformer uses {source!r} twice; say players={{name: [columns]}}."
                 )
             players[source] = list(range(first, first + count))
             first += count

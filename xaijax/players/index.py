@@ -97,8 +97,8 @@ KNOWN = {
 
 def named(name: object) -> Index:
     """The index of this name, in any case; of another thing, only what it is called is known."""
-    found = KNOWN.get(name.lower()) if isinstance(name, str) else None
-    return found or Index(str(name))
+    index = KNOWN.get(name.lower()) if isinstance(name, str) else None
+    return index or Index(str(name))
 
 
 def quoted(fact: str) -> list[str]:
@@ -170,9 +170,8 @@ def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
         P = LARGEST_P
     if P > LARGEST_P:
         raise InputError(
-            f"players: there are {P:,}, and the weight of a single set vanishes in float64 beyond "
-            f"{LARGEST_P:,}. Group columns with players=, or say "
-            f"index={' or '.join(quoted('weights'))}."
+            f"players: there are {P:,}; beyond {LARGEST_P:,} the weight of a set vanishes in "
+            f"float64. Group columns with players=, or say index={' or '.join(quoted('weights'))}."
         )
     if isinstance(index, SizeLimited):
         if index.k > P - 1:

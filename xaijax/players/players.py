@@ -47,7 +47,7 @@ class Players:
         if self.unclear is not None and N == self.unclear[0] and not _of_some.get():
             raise InputError(
                 f"players has shape {self.unclear}: one number for each entry of a row, or "
-                f"{list(self.unclear[1:])} for each of the {N} rows of X. Say which: for all rows "
+                f"{list(self.unclear[1:])} for each of the {N} rows of X. Say for all rows "
                 f"np.broadcast_to(players, {(N, *self.unclear)}), for each row its own "
                 f"np.broadcast_to(players[:, None], {(N, *self.unclear)})."
             )
@@ -83,9 +83,9 @@ class PerInstancePlayers:
     @cached_property
     def present(self) -> np.ndarray:
         """Whether an instance has entries of a player, bool [N, P]."""
-        found = np.zeros((len(self.of_entry), self.count + 1), bool)
-        found[np.arange(len(found))[:, None], self.of_entry] = True  # the last column: of nobody
-        return found[:, :-1]
+        owned = np.zeros((len(self.of_entry), self.count + 1), bool)
+        owned[np.arange(len(owned))[:, None], self.of_entry] = True  # the last column: of nobody
+        return owned[:, :-1]
 
     def refuse_unclear(self, N: int) -> None:
         """Accepts any number of rows: these players say whose they are."""
@@ -129,8 +129,8 @@ def players_from(
         groups = [("", columns) for columns in players]
     else:
         raise InputTypeError(
-            f"players must be None, a dict of column lists, a list of column lists or an integer "
-            f"array shaped like one instance {shape}, got {type(players).__name__}."
+            "players must be None, a dict or a list of column lists, or an integer array shaped "
+            f"like one instance {shape}, got {type(players).__name__}."
         )
     return _from_groups(groups, labels, F)
 
@@ -158,8 +158,7 @@ def column_finder(labels: Sequence[str], name: str) -> Callable[[Any], int]:
             if named is not None and named != column:
                 raise InputError(
                     f"{name}: column {column} is the position of {labels[int(column)]!r} and the "
-                    f"label of another column. Say the label as text ({str(column)!r}) or rename "
-                    "columns."
+                    f"label of another column. Say the label as text, {str(column)!r}."
                 )
             return int(column) % len(labels)
         if named is not None:
@@ -180,24 +179,23 @@ def _from_groups(groups: Iterable[tuple[str, Any]], labels: Sequence[str], F: in
     of_column = np.full(F, -1)
     names: list[str] = []
     find = column_finder(labels, "players")
-    for player, (given, columns) in enumerate(groups):
+    for player, (name, columns) in enumerate(groups):
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             columns = [columns]
-        own = [find(c) for c in columns]
-        if not own:
-            raise InputError(f"players: group {given or player!r} has no columns.")
-        for c in own:
+        places = [find(c) for c in columns]
+        if not places:
+            raise InputError(f"players: group {name or player!r} has no columns.")
+        for c in places:
             if of_column[c] != -1:
                 raise InputError(f"players: column {labels[c]!r} is named twice.")
             of_column[c] = player
-        names.append(given or "+".join(labels[c] for c in own))
+        names.append(name or "+".join(labels[c] for c in places))
     for c in map(int, np.flatnonzero(of_column == -1)):
         of_column[c] = len(names)
         names.append(labels[c])
     if len(set(names)) != len(names):
         raise InputError(
-            f"players: names occur twice: {names}. A group may not bear the name of a "
-            "column outside it."
+            f"players: names occur twice: {names}. Name groups otherwise than columns outside them."
         )
     return Players(of_column, tuple(names))
 
@@ -220,8 +218,8 @@ def players_numbered(numbers: np.ndarray, labels: Sequence[str]) -> Players:
     flat = _numbered(numbers)
     names = []
     for p, columns in enumerate(_columns_of_each(flat, int(flat.max()) + 1)):
-        own: list[int] = columns.tolist()
-        names.append("+".join(labels[c] for c in own) if len(own) <= NAMED else f"player {p}")
+        places: list[int] = columns.tolist()
+        names.append("+".join(labels[c] for c in places) if len(places) <= NAMED else f"player {p}")
     return Players(flat, tuple(names))
 
 
@@ -249,7 +247,6 @@ def _numbered(mask: np.ndarray) -> np.ndarray:
     if flat.min() < -1 or len(missing):
         wrong = f"{flat.min()} occurs" if flat.min() < -1 else f"{missing[:5].tolist()} are missing"
         raise InputError(
-            "players must be numbered 0..P-1 without holes, and -1 where an entry is never "
-            f"replaced; {wrong}."
+            f"players must be numbered 0..P-1 without holes, or -1 (never replaced); {wrong}."
         )
     return flat

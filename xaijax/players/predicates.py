@@ -27,11 +27,9 @@ def missing(value: Any) -> bool:
     if value is None:
         return True
     differs = value != value
-    return bool(differs) if isinstance(differs, bool | np.bool_) else _is_na(differs)
-
-
-def _is_na(value: Any) -> bool:
-    return type(value).__name__ == "NAType"
+    if isinstance(differs, bool | np.bool_):
+        return bool(differs)
+    return type(differs).__name__ == "NAType"
 
 
 def category_key(value: Any, mixed: bool) -> Any:

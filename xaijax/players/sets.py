@@ -26,8 +26,7 @@ def player_place(player: Any, names: Sequence[str], argument: str) -> int:
         return list(names).index(player)
     if isinstance(player, bool | np.bool_) or not isinstance(player, int | np.integer):
         raise InputTypeError(
-            f"{argument} must be a player's place or name, got {player!r} "
-            f"({type(player).__name__})."
+            f"{argument} must be a player's place or name, got {type(player).__name__} {player!r}."
         )
     if not -len(names) <= player < len(names):
         raise InputError(f"{argument}: there is no player {player}; there are {len(names)}.")
@@ -45,8 +44,7 @@ def set_of_players(S: Any, names: Sequence[str], argument: str = "S") -> np.ndar
         mask = np.asarray(S)
         if mask.shape != (P,):
             raise InputError(
-                f"{argument} is a mask of shape {mask.shape}, but there are {P} players: give "
-                f"[{P}], or the players in it."
+                f"{argument} is a mask of shape {mask.shape}, but players are {P}: give [{P}]."
             )
         return mask.copy()
     if isinstance(S, str) or not isinstance(S, Iterable) or (dtype is not None and np.ndim(S) != 1):
@@ -67,14 +65,14 @@ def all_masks(P: int) -> np.ndarray:
 
 def chances(index: Any, P: int) -> np.ndarray:
     """Pr[S] of an array [2^P] or of a callable of masks bool [2^P, P]; float64 [2^P]."""
-    given = index
+    numbers = index
     if callable(index):
         try:
-            given = index(all_masks(P))
+            numbers = index(all_masks(P))
         except Exception as error:
             error.add_note("xaijax: raised by index(masks), masks bool [2^P, P]")
             raise
-    chance = checks.real_numbers(given, "index: Pr[S] must be numbers [2^P]")
+    chance = checks.real_numbers(numbers, "index: Pr[S] must be numbers [2^P]")
     if chance.shape != (1 << P,):
         raise InputError(
             f"index: Pr[S] has shape {chance.shape}, but {P} players have 2^{P} = {1 << P:,} sets: "

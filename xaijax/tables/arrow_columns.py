@@ -16,7 +16,6 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.tables.frames import frame_of_arrow
 from xaijax.tables.plain_frames import PANDAS_NULLABLE
 from xaijax.tables.rows import rows_of
 
@@ -38,17 +37,17 @@ class ArrowColumns:
     schema: Any
     dtypes: tuple[tuple[str, Any], ...] = ()
 
-    def batch(self, batch: Any, given: Sequence[tuple[str, Any]]) -> Any:
-        """A record batch in these types; given: columns of one value, from the file's folder."""
+    def batch(self, batch: Any, constants: Sequence[tuple[str, Any]]) -> Any:
+        """A record batch in these types; constants: columns named by the folder."""
         arrow: Any = require("pyarrow", "xaijax[scale]")
-        values = dict(given)
-        found = [
+        values = dict(constants)
+        arrays = [
             arrow.repeat(arrow.scalar(values[field.name], field.type), len(batch))
             if field.name in values
             else _cast(batch.column(field.name), field)
             for field in self.schema
         ]
-        return arrow.RecordBatch.from_arrays(found, schema=self.schema)
+        return arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def rows(self, table: Any, first: int) -> Any:
         """The rows of a Table of such batches: an array [n, F], or a frame.
@@ -57,7 +56,10 @@ class ArrowColumns:
         """
         if self.kind == "array":
             return np.column_stack([column.to_numpy() for column in table.columns])
-        frame = frame_of_arrow(self.kind, table)
+        if self.kind == "pandas":
+            frame = table.to_pandas(ignore_metadata=True)
+        else:
+            frame = require("polars", "polars").from_arrow(table)
         for name, dtype in self.dtypes:
             if hasattr(dtype, "categories") or self.kind == "polars":
                 _refuse_unknown(frame[name], name, dtype, first)
@@ -131,19 +133,18 @@ def _common(name: str, types: Sequence[Any]) -> Any:
     kinds = {arrow.types.is_floating(one) for one in plain if not arrow.types.is_null(one)}
     try:
         schemas = [arrow.schema([(name, one)]) for one in plain]
-        found = arrow.unify_schemas(schemas, promote_options="permissive").field(name).type
+        common = arrow.unify_schemas(schemas, promote_options="permissive").field(name).type
     except (arrow.ArrowTypeError, arrow.ArrowInvalid):
-        told = ", ".join(map(str, plain))
+        shown = ", ".join(map(str, plain))
         raise InputError(
-            f"X: column {name!r} has several types in the files ({told}), which do not go "
-            "together. Write all files with one of them."
+            f"X: column {name!r} has several types in the files ({shown}). Write one of them."
         ) from None
-    return arrow.float64() if len(kinds) > 1 else found
+    return arrow.float64() if len(kinds) > 1 else common
 
 
 def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> None:
-    told = [one for one in types if str(one) != "null"]  # as in an empty file
-    for one in told or types:
+    known = [one for one in types if str(one) != "null"]  # as in an empty file
+    for one in known or types:
         if not str(one).startswith(NUMBERS):
             raise InputTypeError(
                 f"X: column {name!r} holds {one}, but the explainer's background is "
@@ -151,8 +152,7 @@ def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> Non
             )
     if empty_truth:
         raise InputTypeError(
-            f"X: column {name!r} holds bool with missing entries, but the explainer's "
-            "background is an array of numbers. Write it as numbers, or fill it."
+            f"X: column {name!r} holds bool with missing entries; the background is numbers."
         )
 
 
@@ -178,12 +178,12 @@ def _has_no_null(type: Any) -> bool:
 
 def _misses(file: Any, name: str, place: int) -> bool:
     for g in range(file.num_row_groups):
-        told = file.metadata.row_group(g).column(place).statistics
-        if told is None or not told.has_null_count:
+        statistics = file.metadata.row_group(g).column(place).statistics
+        if statistics is None or not statistics.has_null_count:
             batches = file.iter_batches(ROWS, [g], [name], use_threads=False)
             if any(batch.column(0).null_count for batch in batches):
                 return True
-        elif told.null_count:
+        elif statistics.null_count:
             return True
     return False
 
@@ -198,9 +198,8 @@ def _cast(column: Any, field: Any) -> Any:
         return column.cast(field.type)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):  # which show the value
         raise InputError(
-            f"X: column {field.name!r} holds {column.type}, but all of X is read as {field.type} "
-            "(other files or a Dataset's schema have it so, or entries are missing), and some of "
-            "its values would change. Write the column in one type that holds all."
+            f"X: column {field.name!r} holds {column.type}, but all of X is read as {field.type}, "
+            "and some of its values would change. Write the column in one type that holds all."
         ) from None
 
 

@@ -58,8 +58,8 @@ class FrameTable:
         if rows_of(X).kind != self.kind:
             raise InputTypeError(
                 f"{name} must be a {self.kind} frame like {owner}, got {type(X).__name__}. Say "
-                f"{self.kind}.DataFrame(rows, columns=names) with rows [N, {len(self.columns)}], a "
-                "single row as row[None]."
+                f"{self.kind}.DataFrame(rows, columns=names), of {len(self.columns)} columns; "
+                "row[None] of one row."
             )
         same_labels(frame_labels(X, name), self.feature_names, name, owner)
         if self.kind == "pandas":
@@ -167,8 +167,7 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
         unknown = sorted(map(str, set(column.dropna()) - set(levels.dtype.categories)))
         if unknown:
             raise InputError(
-                f"X, column {label!r}: categories {unknown} are unknown to the background's "
-                "categorical dtype. Give both the same categories."
+                f"X, column {label!r}: categories {unknown} are unknown to the background's dtype."
             )
         _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
@@ -211,10 +210,9 @@ def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
     _, places = _shared_places(dtype, known)
     if places != sorted(places):
         raise InputError(
-            f"{where} has its categories in another order than {owner}: "
-            f"{_some(dtype.categories)}, not {_some(known.categories)}. A model that reads their "
-            f"codes would see other numbers. Say {where}.cat.set_categories(categories) with those "
-            f"of {owner}, in their order."
+            f"{where} has its categories in another order than {owner}: {_some(dtype.categories)}, "
+            f"not {_some(known.categories)}. A model that reads codes would see other numbers. Say "
+            f"{where}.cat.set_categories(categories) with those of {owner}."
         )
 
 
@@ -222,8 +220,8 @@ def _warn_of_other_codes(dtype: Any, known: Any, label: Any) -> None:
     """Warns of categories that are missing or more than the owner's, if that moves codes."""
     if dtype.categories is known.categories:
         return
-    own, places = _shared_places(dtype, known)
-    if own != places:
+    mine, places = _shared_places(dtype, known)
+    if mine != places:
         checks.warn(
             f"X, column {label!r} has the categories {_some(dtype.categories)}, the background has "
             f"{_some(known.categories)}. The model gets rows with the background's; one that reads "

@@ -71,13 +71,11 @@ def frame_numbers(
             )
         if text.startswith(_DATES):
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}, and {taker} takes numbers. Make it a "
-                "number first (days since some day, say)."
+                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers (days, say)."
             )
         if not text.startswith(("int", "uint", "float", "double", "bool")):
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it "
-                "first (OrdinalEncoder or OneHotEncoder)."
+                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it."
             )
         columns.append(rows.column(j))
     return columns
@@ -99,8 +97,7 @@ def copied_frame(frame: Any, name: str, allow_nan: bool | NanColumns) -> Any:
             )
         if text.startswith(_NESTED) and rows.kind == "polars":
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; numbers, text and categories are "
-                "accepted."
+                f"{name}: column {label!r} has dtype {dtype}; give numbers, text, categories."
             )
         allowed = checks.nan_at(allow_nan, j)
         checks.finite(rows.column(j), f"{name}, column {label!r},", allowed)
@@ -114,14 +111,6 @@ def frame_of_columns(kind: str, columns: Mapping[str, Any]) -> Any:
     """A frame of the library `kind` with these columns."""
     library: Any = require(kind, KINDS[kind])
     return library.DataFrame(dict(columns))
-
-
-def frame_of_arrow(kind: str, table: Any) -> Any:
-    """A frame of the library `kind` with the rows of a pyarrow Table."""
-    if kind == "pandas":
-        return table.to_pandas(ignore_metadata=True)
-    library: Any = require(kind, KINDS[kind])
-    return library.from_arrow(table)
 
 
 def is_labelled(given: Any) -> bool:
@@ -167,9 +156,9 @@ def row_like(series: Any, data: Any, name: str) -> Any:
     row = series.to_frame().T
     if rows_of(data).kind != "pandas":
         return row.infer_objects()
-    own = {label: data[label].dtype for label in row.columns if label in data.columns}
+    dtypes = {label: data[label].dtype for label in row.columns if label in data.columns}
     try:
-        return row.astype(own)
+        return row.astype(dtypes)
     except (TypeError, ValueError) as error:
         raise InputTypeError(f"{name}: a value is not of its column's dtype: {error}.") from None
 
@@ -190,7 +179,6 @@ def aligned(series: Any, data: Any, name: str) -> Any:
     if not (unique and len(index) == len(wanted) and index.isin(wanted).all()):
         raise InputError(
             f"{name} is a Series of {len(index)} rows whose index is not that of the data's "
-            f"{len(wanted)} rows. Make it from the data itself, or say {name}.to_numpy() if the "
-            "rows are in the order of the data."
+            f"{len(wanted)} rows. Say {name}.to_numpy() if the rows are in the order of the data."
         )
     return series.reindex(wanted)

@@ -98,34 +98,32 @@ class PerInstanceTable:
             inner = self.inner.holding(rows, self._stood_in(rows), alone=True)
         if inner.codes_per_column != self.inner.codes_per_column:
             raise InputError(
-                f"X or background holds whole numbers with more digits than {inner.dtype} has, in "
-                "which rows with players or baselines of their own are put together. Say "
+                f"X or background holds whole numbers with more digits than {inner.dtype} has. Say "
                 "precision='float64' in as_model, or number the values from 0."
             )
         return replace(self, inner=inner)
 
     def encode(self, rows: Any) -> tuple[PerInstanceTable, np.ndarray]:
         """Codes of all N instances, as `read` gave them."""
-        inner, own = self.inner.encode(rows)
-        own = stand_in = np.asarray(own)
-        changed = ~self.alike | (_bits(own) != _bits(self.common.astype(own.dtype)))
+        inner, codes = self.inner.encode(rows)
+        codes = stand_in = np.asarray(codes)
+        changed = ~self.alike | (_bits(codes) != _bits(self.common.astype(codes.dtype)))
         if self.baseline_fn is not None:
             inner, stand_in = inner.encode(self._stood_in(rows))
             again = np.asarray(inner.encode(self._stood_in(rows))[1])
             if (_bits(np.asarray(stand_in)) != _bits(again)).any():
                 raise InputError(
-                    "the function of Baseline returned other rows when it was asked again. Values "
-                    "would be about one draw of it: let it draw by a seed of its own, or give the "
-                    "rows that it may draw as background."
+                    "the function of Baseline returned other rows when it was asked again. Let it "
+                    "draw by a seed of its own, or give the rows that it may draw as background."
                 )
-            changed = _bits(own) != _bits(np.asarray(stand_in))
+            changed = _bits(codes) != _bits(np.asarray(stand_in))
         # A player whose entries are all as in the baseline, or in every donor, has nothing to keep,
         # as one that the instance lacks.
-        owner = np.broadcast_to(self.owner, own.shape)
-        place = np.arange(len(own))[:, None] * (self.P + 1) + owner
-        times = np.bincount(place[changed], minlength=len(own) * (self.P + 1))
+        owner = np.broadcast_to(self.owner, codes.shape)
+        place = np.arange(len(codes))[:, None] * (self.P + 1) + owner
+        times = np.bincount(place[changed], minlength=len(codes) * (self.P + 1))
         plays = times.reshape(-1, self.P + 1)[:, 1:] > 0
-        return replace(self, inner=inner), self._joined(plays, own, stand_in, owner)
+        return replace(self, inner=inner), self._joined(plays, codes, stand_in, owner)
 
     def of_donors(self, codes: np.ndarray) -> np.ndarray:
         """Codes of donors, of theirs by the table within [B, C]."""
@@ -150,21 +148,21 @@ class PerInstanceTable:
         """Codes of the table within, [M, C]: the row's where kept, else its stand-in's."""
         xp = np if isinstance(codes, np.ndarray) else jnp
         P, C = self.P, self.owner.shape[-1]
-        kept = xp.concatenate([xp.ones((len(codes), 1), bool), codes[:, :P] > 0], axis=1)
+        keeps = xp.concatenate([xp.ones((len(codes), 1), bool), codes[:, :P] > 0], axis=1)
         if self._of_each:
-            kept = xp.take_along_axis(kept, codes[:, P + 2 * C :].astype(np.int32), axis=1)
+            keeps = xp.take_along_axis(keeps, codes[:, P + 2 * C :].astype(np.int32), axis=1)
         else:
-            kept = kept[:, self.owner]
-        return xp.where(kept, codes[:, P : P + C], codes[:, P + C : P + 2 * C]).astype(self.word)
+            keeps = keeps[:, self.owner]
+        return xp.where(keeps, codes[:, P : P + C], codes[:, P + C : P + 2 * C]).astype(self.word)
 
     def _stood_in(self, rows: Any) -> Any:
         assert self.baseline_fn is not None
         name = "what the function of Baseline returned"
-        found = self._read(self.baseline_fn(rows_of(rows).copy()), name, self.allow_nan, "X")
-        given, made = len(rows_of(rows)), len(rows_of(found))
-        if made != given:
-            raise InputError(f"{name} has {made:,} rows; X has {given:,}. Return one for each.")
-        return found
+        baselines = self._read(self.baseline_fn(rows_of(rows).copy()), name, self.allow_nan, "X")
+        count, made = len(rows_of(rows)), len(rows_of(baselines))
+        if made != count:
+            raise InputError(f"{name} has {made:,} rows; X has {count:,}. Return one for each.")
+        return baselines
 
 
 def _bits(codes: np.ndarray) -> np.ndarray:

@@ -19,9 +19,7 @@ PANDAS_NULLABLE = {"boolean", "Float32", "Float64"} | {
     f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 }
 STRING_STORAGES = ("python", "pyarrow", "pyarrow_numpy")
-POLARS_NUMBERS = {"Boolean", "Float32", "Float64"} | {
-    f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
-}
+POLARS_NUMBERS = PANDAS_NULLABLE - {"boolean"} | {"Boolean"}
 POLARS_TEXTS = {"String", "Categorical", "Enum"}
 POLARS_TIMES = {"Date", "Datetime", "Duration", "Time"}
 
@@ -192,8 +190,8 @@ def _from_polars(series: Any) -> dict[str, Any]:
         series = series.to_physical()
     elif name not in POLARS_NUMBERS:
         raise InputError(
-            f"data: column {series.name!r} has the dtype {dtype}, which is not saved; "
-            "use .cast(...)."
+            f"data: column {series.name!r} has the dtype {dtype}, which is not saved; .cast(...) "
+            "it."
         )
     missing = series.is_null().to_numpy()
     filled = series.fill_null(False if name == "Boolean" else 0)

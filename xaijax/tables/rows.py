@@ -314,8 +314,7 @@ class PandasRows(FrameRows):
             dtype = empty[label].dtype
             if isinstance(dtype, np.dtype) and dtype.kind == "b":
                 raise InputError(
-                    f"{name}: column {label!r} is bool, which cannot be missing. Cast it "
-                    "to 'boolean' or float, or give a row."
+                    f"{name}: column {label!r} is bool, which has no NaN. Cast it to 'boolean'."
                 )
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
             gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)
@@ -514,9 +513,8 @@ def refuse_series(given: Any, name: str) -> None:
         return
     way = "frame.iloc[[0]]" if hasattr(given, "iloc") else "frame[0:1]"
     raise InputError(
-        f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way} for the "
-        "row as a frame, which keeps the columns' dtypes, or series.to_numpy()[None] for a row of "
-        "numbers."
+        f"{name} is a Series, one row or one column of a frame; rows are needed. Say {way}, which "
+        "keeps the columns' dtypes, or series.to_numpy()[None] for a row of numbers."
     )
 
 

@@ -76,11 +76,9 @@ class CodeTable(Protocol):
 def one_nan(array: np.ndarray) -> np.ndarray:
     """The same array with all NaN made the one NaN, so that NaN equals NaN bit for bit."""
     lost = np.isnan(array) if array.dtype.kind == "f" else None
-    return (
-        np.where(lost, array.dtype.type(np.nan), array)
-        if lost is not None and lost.any()
-        else array
-    )
+    if lost is None or not lost.any():
+        return array
+    return np.where(lost, array.dtype.type(np.nan), array)
 
 
 class MappedRows:
@@ -178,9 +176,8 @@ def _refuse_beyond(array: np.ndarray, dtype: np.dtype, name: str) -> None:
             column = ", ".join(map(str, place[1:]))
             raise InputError(
                 f"{name} holds {part[place]} at row {first + place[0]}, column {column}, beyond "
-                f"{dtype}, in which JAX holds the whole numbers of {array.dtype}. Turn 64-bit JAX "
-                "on (jax.config.update('jax_enable_x64', True)), number the values from 0, or give "
-                f"{name} as floats (.astype('float32'))."
+                f"{dtype}. Turn 64-bit JAX on (jax.config.update('jax_enable_x64', True)), number "
+                f"the values from 0, or give {name} as floats (.astype('float32'))."
             )
 
 

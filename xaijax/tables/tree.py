@@ -76,8 +76,8 @@ class Layout:
 
 def leaf_names(given: Any) -> list[str]:
     """Names of the leaves of a tree, by their places, "text.ids" say; None is a leaf."""
-    found, _ = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
+    paths, _ = jax.tree_util.tree_flatten_with_path(given, is_leaf=lambda one: one is None)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
     return ["x" + n if n[:1].isdigit() else n for n in names]
 
 
@@ -90,9 +90,9 @@ def difference(given: Any, wanted: Layout, owner: str) -> str:
     more = [name for name in names if name not in wanted.names]
     if not lacks and not more:
         return f"has the leaves of {owner}, {_quoted(names)}, in a container of another type"
-    told = [f"lacks {_quoted(lacks)}, which {owner} has"] if lacks else []
-    told += [f"has {_quoted(more)}, which {owner} has not"] if more else []
-    return ", and ".join(told)
+    parts = [f"lacks {_quoted(lacks)}, which {owner} has"] if lacks else []
+    parts += [f"has {_quoted(more)}, which {owner} has not"] if more else []
+    return ", and ".join(parts)
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -106,8 +106,8 @@ def _is_none(node: Any) -> bool:
 def _containers(node: Any) -> list[Any]:
     """The entries of a container that are containers themselves, of any depth."""
     inner = jax.tree.leaves(node, is_leaf=lambda one: one is not node)
-    found = [one for one in inner if one is not None and not jax.tree_util.all_leaves([one])]
-    return found + [deeper for one in found for deeper in _containers(one)]
+    containers = [one for one in inner if one is not None and not jax.tree_util.all_leaves([one])]
+    return containers + [deeper for one in containers for deeper in _containers(one)]
 
 
 def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], Any]:
@@ -122,21 +122,18 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
     empty = [node for node in _containers(given) if not jax.tree.leaves(node, is_leaf=_is_none)]
     if empty:
         raise InputError(
-            f"{argument} holds an empty {type(empty[0]).__name__} where an array is needed whose "
-            "first axis is rows."
+            f"{argument} holds an empty {type(empty[0]).__name__} where an array is needed."
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(
-            f"{argument}: two leaves are called {twice!r}, which is the key {twice!r} and also a "
-            "place within a container. Rename one."
+            f"{argument}: two leaves are called {twice!r}, by a key and by a place. Rename one."
         )
     arrays = []
     for name, leaf in zip(names, leaves, strict=True):
         if leaf is None:
             raise InputTypeError(
-                f"{argument}: the leaf {name!r} is None; an array is needed whose first axis is "
-                "rows. Leave it out of the container, or close over what is the same in all rows."
+                f"{argument}: the leaf {name!r} is None; an array [rows, ...] is needed."
             )
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise InputTypeError(
@@ -146,12 +143,11 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
         array = checks.as_array(leaf, f"{argument}: the leaf {name!r}", "Encode it first.")
         if array.ndim == 0 or 0 in array.shape:
             raise InputError(
-                f"{argument}: the leaf {name!r} has shape {array.shape}; at least one row and one "
-                "entry are needed, the first axis being rows."
+                f"{argument}: the leaf {name!r} has shape {array.shape}; it needs rows and entries."
             )
         arrays.append(array)
     rows = {len(array) for array in arrays}
     if len(rows) > 1:
-        told = ", ".join(f"{n!r} {len(a)}" for n, a in zip(names, arrays, strict=True))
-        raise InputError(f"{argument}: all leaves need the same number of rows; they have {told}.")
+        sizes = ", ".join(f"{n!r} {len(a)}" for n, a in zip(names, arrays, strict=True))
+        raise InputError(f"{argument}: all leaves need the same number of rows; they have {sizes}.")
     return names, arrays, structure

@@ -91,9 +91,8 @@ class TreeTable:
             return
         if changed := checks.changed_numbers(array, self._dtype):
             raise InputError(
-                f"{where} holds {changed} whole numbers with more digits than {self._dtype} has, "
-                "in which rows are put together. Say precision='float64' in as_model, or number "
-                "the values from 0."
+                f"{where} holds {changed} whole numbers with more digits than {self._dtype} has. "
+                "Say precision='float64' in as_model, or number the values from 0."
             )
 
     def encode(self, rows: Any) -> tuple[TreeTable, np.ndarray]:
@@ -142,12 +141,12 @@ def _of_bits(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(leaf.astype(f"u{dtype.itemsize}")).view(dtype)
 
 
-def _kept(given: Any, read: np.dtype, codes: np.dtype | None) -> np.dtype:
+def _kept(dtype: Any, read: np.dtype, codes: np.dtype | None) -> np.dtype:
     """The dtype in which a leaf reaches the model."""
     if codes is None:
-        return np.dtype(given).newbyteorder("=")
+        return np.dtype(dtype).newbyteorder("=")
     if read.kind == "f":  # narrow numbers stay narrow
-        return np.dtype(given) if np.dtype(given).itemsize < 4 else codes
+        return np.dtype(dtype) if np.dtype(dtype).itemsize < 4 else codes
     return np.dtype(jax.dtypes.canonicalize_dtype(read))
 
 

@@ -34,8 +34,8 @@ def margin_of(classifier: Any) -> Head | None:
     """rows -> margins of a boosted classifier, or of a Pipeline that ends in one, or of a search
     for either; None: it has none.
     """
-    found = chosen(classifier)
-    last = found.steps[-1][1] if is_own(found, "Pipeline") else found
+    estimator = chosen(classifier)
+    last = estimator.steps[-1][1] if is_own(estimator, "Pipeline") else estimator
     library = library_of(last, BOOSTED)
     if library is None:
         return None
@@ -53,22 +53,18 @@ def booster_heads(booster: Any) -> dict[str, Head] | None:
     library = library_of(booster, ("xgboost", "lightgbm"))
     if library is None or type(booster).__name__ != "Booster":
         return None
-    margin = _MARGIN[library]
-    if library == "lightgbm":
-        return {
-            "value": booster.predict,
-            "decision": lambda rows: booster.predict(rows, **margin),
-        }
 
-    def predict(rows: Any) -> Any:
-        return booster.predict(_matrix(booster, rows))
+    def predict(rows: Any, **options: Any) -> Any:
+        matrix = rows if library == "lightgbm" else _matrix(booster, rows)
+        return booster.predict(matrix, **options)
 
     def decision(rows: Any) -> Any:
-        return booster.predict(_matrix(booster, rows), **margin)
+        return predict(rows, **_MARGIN[library])
 
-    learner = json.loads(booster.save_config())["learner"]
-    if learner["learner_train_param"]["objective"] == "multi:softmax":  # whose answers are codes
-        return {"decision": decision, "label": predict}
+    if library == "xgboost":
+        learner = json.loads(booster.save_config())["learner"]
+        if learner["learner_train_param"]["objective"] == "multi:softmax":  # answers with codes
+            return {"decision": decision, "label": predict}
     return {"value": predict, "decision": decision}
 
 
@@ -84,11 +80,8 @@ def _catboost_heads(booster: Any) -> dict[str, Head] | None:
     margins = {"value": booster.predict, "decision": head("RawFormulaVal")}
     if loss in _OF_CLASSES:
         labels = head("Class")
-        return {
-            "proba": head("Probability"),
-            **margins,
-            "label": lambda rows: np.ravel(labels(rows)),
-        }
+        of_classes = {"label": lambda rows: np.ravel(labels(rows))}
+        return {"proba": head("Probability")} | margins | of_classes
     return margins if loss in _OF_LABELS else None
 
 

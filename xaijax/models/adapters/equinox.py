@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from typing import Any
 
@@ -54,12 +53,12 @@ def equinox_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource
     more = [one for one in missing(f, 1) if one != "state"]
     if more:
         leaves = ", ".join(f"'{one}': ..." for one in more)
-        own = ", ".join(f"X['{one}']" for one in more)
+        named = ", ".join(f"X['{one}']" for one in more)
         raise InputTypeError(
-            f"f= is the Equinox module {name}, which takes {', '.join(more)} besides a row, and "
-            f"as_model maps f(x) over rows. If each row has its own, give rows "
-            f"{{'x': ..., {leaves}}}: as_model(lambda X: jax.vmap(module)(X['x'], {own})). What is "
-            f"the same for all rows goes into a function of them: as_model(lambda X: "
+            f"f= is the Equinox module {name}, which takes {', '.join(more)} besides a row; "
+            "as_model maps f(x) over rows. If each row has its own, give rows "
+            f"{{'x': ..., {leaves}}}: as_model(lambda X: jax.vmap(module)(X['x'], {named})). What "
+            "is the same for all rows goes into a function of them: as_model(lambda X: "
             f"jax.vmap(lambda x: module(x, {', '.join(more)}))(X))."
         )
     module = equinox.nn.inference_mode(f)
@@ -86,11 +85,8 @@ def _takes_state(f: Any) -> bool:
     """Whether it must be given a state: by its signature, or for a layer of Equinox's own in it,
     which its signature does not show.
     """
-    if missing(f, 1):
-        return "state" in missing(f, 1)
-    if "state" in inspect.signature(f).parameters and not _holds_state(f):
-        return False
-    return _holds_state(f)
+    needed = missing(f, 1)
+    return "state" in needed if needed else _holds_state(f)
 
 
 def _holds_state(module: Any) -> bool:

@@ -25,9 +25,12 @@ from xaijax.models.base.source import ModelSource
 
 def is_linen(f: Any) -> bool:
     """Whether f is a Flax linen module, a tuple that starts with one, or a TrainState."""
+    return _is_module(f[0] if isinstance(f, tuple) and f else f) or _is_train_state(f)
+
+
+def _is_module(f: Any) -> bool:
     linen = sys.modules.get("flax.linen")
-    first = f[0] if isinstance(f, tuple) and f else f
-    return linen is not None and (isinstance(first, linen.Module) or _is_train_state(f))
+    return linen is not None and isinstance(f, linen.Module)
 
 
 def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
@@ -46,8 +49,8 @@ def linen_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     given, variables = f
     if not hasattr(variables, "keys"):
         raise InputTypeError(
-            f"f= for Flax must be (module, variables) with variables a dict of collections such as "
-            f"{{'params': ...}}; got {type(variables).__name__}."
+            f"f= for Flax must be (module, variables), variables {{'params': ...}}; got "
+            f"{type(variables).__name__}."
         )
     if not any(name in variables for name in ("params", "batch_stats")) and len(variables):
         raise InputError(
@@ -72,9 +75,8 @@ def _of_train_state(state: Any) -> ModelSource:
     """The module of a TrainState by its `apply_fn`, which takes variables and a batch."""
     apply = state.apply_fn
     module = getattr(apply, "__self__", None)
-    linen = sys.modules["flax.linen"]
     name, mode = getattr(apply, "__name__", "apply_fn"), in_inference(apply)
-    if isinstance(module, linen.Module):
+    if _is_module(module):
         module = _inference_form(module)
         name, apply = type(module).__name__, module.apply
         mode = _said_in_call(module, type(module).__call__)
@@ -82,7 +84,7 @@ def _of_train_state(state: Any) -> ModelSource:
     if getattr(state, "batch_stats", None) is not None:
         variables["batch_stats"] = state.batch_stats
     read = checked_params(variables)
-    again = (module, read, None) if isinstance(module, linen.Module) else None
+    again = (module, read, None) if _is_module(module) else None
     return _source(name, apply, mode, read, again)
 
 
@@ -115,23 +117,17 @@ def _said_in_call(module: Any, call: Callable[..., Any]) -> dict[str, bool]:
 def _inference_form(module: Any) -> Any:
     """A copy whose own fields say inference; a field that is None is said in the call."""
     fields = {field.name for field in dataclasses.fields(module) if field.init}
-    said = {
+    mode = {
         name: value
         for name, value in INFERENCE.items()
         if name in fields and isinstance(getattr(module, name, None), bool)
     }
-    return module.clone(**said) if said else module
+    return module.clone(**mode) if mode else module
 
 
 def _is_train_state(f: Any) -> bool:
     found = sys.modules.get("flax.training.train_state")
-    return found is not None and isinstance(f, found.TrainState) and not inspect.isclass(f)
-
-
-def is_nnx(f: Any) -> bool:
-    """Whether f is a Flax nnx module."""
-    nnx = sys.modules.get("flax.nnx")
-    return nnx is not None and isinstance(f, nnx.Module)
+    return found is not None and isinstance(f, found.TrainState)
 
 
 def nnx_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
@@ -156,8 +152,8 @@ def nnx_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     mode = in_inference(f)
 
     def head(arrays: Any, rows: Any) -> Any:
-        own = jax.tree.map(lambda leaf: leaf, streams)  # made in this trace, which may write them
-        return nnx.merge(graph, own, arrays)(rows, **mode)
+        fresh = jax.tree.map(lambda leaf: leaf, streams)  # made in this trace, which may write them
+        return nnx.merge(graph, fresh, arrays)(rows, **mode)
 
     read = checked_params(arrays)
     reason = "a Flax nnx module in inference mode, traced by JAX"

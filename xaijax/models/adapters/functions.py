@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from jax.sharding import NamedSharding
 
 from xaijax.core.checks import leaves_of
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.base.options import WORDS, came
+from xaijax.models.adapters.modules import module_source
+from xaijax.models.base.options import came
 from xaijax.models.base.source import ModelSource
 from xaijax.models.queries.host import read_only
 
@@ -25,19 +25,18 @@ def plain_function(f: Callable[..., Any], params: Any, backend: str) -> ModelSou
     if backend == "host":
         if params is not None:
             raise InputError(
-                "params= goes with functions that JAX traces; got params= and backend='host'. "
-                "Bind them: functools.partial(f, params)."
+                "params= and backend='host' do not go together. Say functools.partial(f, params)."
             )
         _check_arity(f, ("X",))
-        return _source("host", "backend='host' was said", name, f)
+        return module_source("backend='host' was said", name, f, backend="host", network=False)
     if params is None:
         _check_arity(f, ("X",))
-        return _source("jax", "a function, traced by JAX", name, lambda _, rows: f(rows))
+        reason = "a function, traced by JAX"
+        return module_source(reason, name, lambda _, rows: f(rows), network=False)
     params = checked_params(params)
     _check_arity(f, ("params", "X"))
-    reason = "a function of params and rows, traced by JAX"
-    source = _source("jax", reason, name, lambda params, rows: f(params, rows), params)
-    return dataclasses.replace(source, again=(f, params, None))
+    reason, again = "a function of params and rows, traced by JAX", (f, params, None)
+    return module_source(reason, name, f, params, again=again, network=False)
 
 
 def function_name(f: Any) -> str:
@@ -80,20 +79,6 @@ def on_one_device(params: Any) -> Any:
         return leaf.addressable_data(0) if whole else leaf
 
     return jax.tree.map(held, params)
-
-
-def _source(
-    backend: str, reason: str, name: str, head: Callable[..., Any], params: Any = None
-) -> ModelSource:
-    return ModelSource(
-        backend=backend,
-        reason=reason,
-        name=name,
-        heads=dict.fromkeys(WORDS, head),
-        default="value",
-        columns="value",
-        params=params,
-    )
 
 
 def _check_arity(f: Callable[..., Any], names: tuple[str, ...]) -> None:

@@ -12,12 +12,6 @@ from xaijax.models.adapters.modules import in_inference, module_source, refuse_m
 from xaijax.models.base.source import ModelSource
 
 
-def is_haiku(f: Any) -> bool:
-    """Whether f is what `hk.transform` or `hk.transform_with_state` returns."""
-    haiku = sys.modules.get("haiku")
-    return haiku is not None and isinstance(f, (haiku.Transformed, haiku.TransformedWithState))
-
-
 def haiku_function(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A transformed function of a batch, with its params and, of TransformedWithState, its state.
 
@@ -27,9 +21,8 @@ def haiku_function(f: Any, params: Any, state: Any, backend: str) -> ModelSource
     recipe = "as_model(transformed, params, state=state)" if stateful else "as_model(f, params)"
     if params is None or stateful == (state is None):
         raise InputTypeError(
-            f"f= is Haiku's {type(f).__name__}, which goes with "
-            f"{'params and state' if stateful else 'params alone'}: {recipe}, as its init returned "
-            f"them."
+            f"f= is Haiku's {type(f).__name__}, which goes with what init returned, "
+            f"{'params and state' if stateful else 'params alone'}: {recipe}."
         )
     if backend == "host":
         raise InputError(
@@ -53,14 +46,14 @@ def haiku_function(f: Any, params: Any, state: Any, backend: str) -> ModelSource
         def head(params: Any, rows: Any) -> Any:
             return f.apply(params["params"], params["state"], *key, rows, **mode)[0]
 
-        given = {"params": params, "state": state}
+        variables = {"params": params, "state": state}
     else:
 
         def head(params: Any, rows: Any) -> Any:
             return f.apply(params, *key, rows, **mode)
 
-        given = params
-    read = checked_params(given)
+        variables = params
+    read = checked_params(variables)
     again = (f, read["params"], read["state"]) if stateful else (f, read, None)
     name = type(f).__name__
     return module_source("a Haiku function, traced by JAX", name, head, read, again=again)

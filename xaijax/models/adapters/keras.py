@@ -14,12 +14,6 @@ from xaijax.models.adapters.modules import module_source, refuse_options
 from xaijax.models.base.source import ModelSource
 
 
-def is_keras(f: Any) -> bool:
-    """Whether f is a Keras model."""
-    keras = sys.modules.get("keras")
-    return keras is not None and isinstance(f, keras.Model)
-
-
 def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A built Keras model in inference mode; its variables are not touched. A model of several
     inputs is given rows in a dict by their names, or in a list in their order.
@@ -31,8 +25,7 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     name = type(f).__name__
     if not f.built:
         raise InputError(
-            f"f= is the Keras model {name}, which has no variables yet. Call it once on a few rows "
-            f"before as_model."
+            f"f= is the Keras model {name} without variables. Call it once before as_model."
         )
     if len(heads := list(getattr(f, "outputs", None) or [])) > 1:
         shapes = ", ".join(str(tuple(one.shape)) for one in heads)
@@ -44,24 +37,20 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     if used != "jax" or backend == "host":
         if backend == "jax":
             raise InputError(
-                f"backend='jax' is not available for {name}: Keras runs on {used} here. Set "
-                f"KERAS_BACKEND=jax before keras is imported."
+                f"backend='jax' needs KERAS_BACKEND=jax; {name}: Keras runs on {used} here."
             )
         reason = "backend='host' was said"
         if used != "jax":
             reason = f"Keras runs on {used}; with KERAS_BACKEND=jax it is traced"
 
         def called(rows: Any) -> np.ndarray:
-            if refused := _other_rows(f, rows):
-                raise InputTypeError(f"the Keras model {name} {refused}")
-            given = jax.tree.map(_narrow, rows)
-            return keras.ops.convert_to_numpy(f(given, training=False))
+            _refuse_other_rows(f, rows)
+            return keras.ops.convert_to_numpy(f(jax.tree.map(_narrow, rows), training=False))
 
         return module_source(reason, name, called, backend="host")
 
     def head(params: Any, rows: Any) -> Any:
-        if refused := _other_rows(f, rows):
-            raise InputTypeError(f"the Keras model {name} {refused}")
+        _refuse_other_rows(f, rows)
         return f.stateless_call(params["trainable"], params["fixed"], rows, training=False)[0]
 
     values = {
@@ -77,18 +66,17 @@ def _narrow(leaf: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def _other_rows(f: Any, rows: Any) -> str | None:
-    """What is wrong with rows of a model whose inputs are known; None: nothing."""
+def _refuse_other_rows(f: Any, rows: Any) -> None:
+    """Raises InputTypeError for rows other than the inputs of a model that says what these are."""
     inputs = getattr(f, "inputs", None) or [None]
     made_of = getattr(f, "_inputs_struct", None)  # a dict of the names that its maker chose
     names = [getattr(one, "name", "rows") for one in inputs]
     names = list(made_of) if isinstance(made_of, Mapping) else names
     count = len(jax.tree.leaves(rows))
     # Keras takes the arrays of a dict by their sorted names, whatever these are.
-    if len(inputs) == count and (not isinstance(rows, Mapping) or set(rows) == set(names)):
-        return None
-    came = sorted(map(str, rows)) if isinstance(rows, Mapping) else count
-    return (
-        f"takes {len(inputs)} arrays, but rows have {came}. Give X and the background as a dict of "
-        f"the inputs {names}, or as a list in this order."
-    )
+    if len(inputs) != count or (isinstance(rows, Mapping) and set(rows) != set(names)):
+        came = sorted(map(str, rows)) if isinstance(rows, Mapping) else count
+        raise InputTypeError(
+            f"the Keras model {type(f).__name__} takes {len(inputs)} arrays, but rows have {came}. "
+            f"Give X and the background as a dict of the inputs {names}, or a list in this order."
+        )

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from xaijax.core.errors import InputTypeError
 from xaijax.models.adapters.equinox import equinox_module, is_equinox
-from xaijax.models.adapters.flax import is_linen, is_nnx, linen_module, nnx_module
+from xaijax.models.adapters.flax import is_linen, linen_module, nnx_module
 from xaijax.models.adapters.functions import plain_function
-from xaijax.models.adapters.haiku import haiku_function, is_haiku
-from xaijax.models.adapters.keras import is_keras, keras_model
+from xaijax.models.adapters.haiku import haiku_function
+from xaijax.models.adapters.keras import keras_model
 from xaijax.models.adapters.onnx import is_onnx, onnx_file
 from xaijax.models.adapters.sklearn import estimator, estimator_method, is_estimator, owner_of
-from xaijax.models.adapters.torch import is_torch, torch_module
+from xaijax.models.adapters.torch import torch_module
 from xaijax.models.base.options import came
 from xaijax.models.base.source import ModelSource
+
+
+def is_of(f: Any, module: str, *kinds: str) -> bool:
+    """Whether f is of a library's classes with these names; the library is not loaded for it."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(f, tuple(getattr(library, kind) for kind in kinds))
+
 
 Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], ModelSource]]
 
@@ -23,11 +31,11 @@ Adapter = tuple[Callable[[Any], bool], Callable[[Any, Any, Any, str], ModelSourc
 ADAPTERS: list[Adapter] = [
     (is_onnx, onnx_file),
     (is_linen, linen_module),
-    (is_nnx, nnx_module),
-    (is_haiku, haiku_function),
+    (lambda f: is_of(f, "flax.nnx", "Module"), nnx_module),
+    (lambda f: is_of(f, "haiku", "Transformed", "TransformedWithState"), haiku_function),
     (is_equinox, equinox_module),
-    (is_keras, keras_model),
-    (is_torch, torch_module),
+    (lambda f: is_of(f, "keras", "Model"), keras_model),
+    (lambda f: is_of(f, "torch.nn", "Module"), torch_module),
 ]
 
 
@@ -37,7 +45,7 @@ def source(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     Raises InputError and InputTypeError for a model that none of them takes.
     """
     owner = getattr(f, "__self__", None)
-    if is_keras(owner) and getattr(f, "__name__", None) == "predict":
+    if is_of(owner, "keras", "Model") and getattr(f, "__name__", None) == "predict":
         f = owner  # the same answers, in one call for all rows and traced where Keras runs on JAX
     for takes, read in ADAPTERS:
         if takes(f):

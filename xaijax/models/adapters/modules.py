@@ -38,7 +38,7 @@ def missing(call: Callable[..., Any], first: int) -> list[str]:
     ]
 
 
-def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) -> None:
+def refuse_missing(call: Callable[..., Any], first: int, what: str, way: str) -> None:
     """Raises InputTypeError if `call` must be given more than rows.
 
     way: what to write, with {given} for the arguments that the module gets.
@@ -47,12 +47,12 @@ def refuse_missing(call: Callable[..., Any], first: int, told: str, way: str) ->
     if more:
         rows = [*_parameters(call)][first - 1]
         container = "{" + ", ".join(f"'{one}': ..." for one in (rows, *more)) + "}"
-        said = [f"{name}={value}" for name, value in in_inference(call).items()]
-        own = [f"X['{rows}']", *(f"{one}=X['{one}']" for one in more), *said]
-        shared = ["X", *(f"{one}={one}" for one in more), *said]
+        mode = [f"{name}={value}" for name, value in in_inference(call).items()]
+        each = [f"X['{rows}']", *(f"{one}=X['{one}']" for one in more), *mode]
+        shared = ["X", *(f"{one}={one}" for one in more), *mode]
         raise InputTypeError(
-            f"f= is {told}, which takes {', '.join(more)} besides rows. If each row has its own, "
-            f"give rows {container}: {way.format(given=', '.join(own))}. What is the same for all "
+            f"f= is {what}, which takes {', '.join(more)} besides rows. If each row has its own, "
+            f"give rows {container}: {way.format(given=', '.join(each))}. What is the same for all "
             f"rows goes into a function of them: {way.format(given=', '.join(shared))}."
         )
 
@@ -70,13 +70,11 @@ def refuse_options(
     for name, value in (("params", params), ("state", state)):
         if value is not None:
             raise InputError(
-                f"{name}= is not accepted for a {library} module, which brings its own. Leave it "
-                f"out; {way}."
+                f"{name}= is not accepted for a {library} module, which has its own; {way}."
             )
     if backend == "host":
         raise InputError(
-            f"backend='host' is not accepted for {library} modules, which JAX traces. Say "
-            f"backend='auto' or 'jax'."
+            f"backend='host' is not accepted for {library} modules: JAX traces them. Leave it out."
         )
 
 
@@ -87,19 +85,12 @@ def module_source(
     params: Any = None,
     backend: str = "jax",
     again: Any = None,
+    network: bool = True,
 ) -> ModelSource:
-    """A module's `ModelSource`: one head for all words of `output=`."""
-    return ModelSource(
-        backend=backend,
-        reason=reason,
-        name=name,
-        heads=dict.fromkeys(WORDS, head),
-        default="value",
-        columns="value",
-        params=params,
-        network=True,
-        again=again,
-    )
+    """The `ModelSource` of a function or a module: one head for all words of `output=`."""
+    heads: dict[str, Any] = dict.fromkeys(WORDS, head)
+    facts: dict[str, Any] = {"params": params, "again": again, "network": network}
+    return ModelSource(backend, reason, name, heads, "value", "value", **facts)
 
 
 def _parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -111,14 +111,14 @@ def _inputs(session: Any, path: Path) -> dict[str, Any]:
 def _feeds(rows: Any, inputs: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
     """What the session is given, by name; rows: one array, a dict by name, or a list in order."""
     leaves = jax.tree.leaves(rows)
-    given = rows if isinstance(rows, Mapping) else dict(zip(inputs, leaves, strict=False))
-    if set(given) != set(inputs) or len(leaves) != len(inputs):
+    arrays = rows if isinstance(rows, Mapping) else dict(zip(inputs, leaves, strict=False))
+    if set(arrays) != set(inputs) or len(leaves) != len(inputs):
         came = sorted(map(str, rows)) if isinstance(rows, Mapping) else len(leaves)
         raise InputTypeError(
             f"f={path.name!r} takes the arrays {list(inputs)}, but rows have {came}. Give X and "
             "the background as a dict of these names, or as a list in this order."
         )
-    return {name: np.asarray(given[name], dtype) for name, dtype in inputs.items()}
+    return {name: np.asarray(arrays[name], dtype) for name, dtype in inputs.items()}
 
 
 def _heads(
@@ -135,8 +135,8 @@ def _heads(
     numbers = [one for one in outputs if one.type in DTYPES]
     if len(outputs) == 2 and len(numbers) == 2 and len(numbers[1].shape or ()) == 2:
         return {"label": asked(outputs[0].name), "proba": asked(outputs[1].name)}, "proba"
-    told = [f"{one.name}: {one.type}" for one in outputs]
+    shown = [f"{one.name}: {one.type}" for one in outputs]
     raise InputTypeError(
-        f"f={path.name!r} has the outputs {told}; accepted are one array, or a label and an array "
+        f"f={path.name!r} has the outputs {shown}; accepted are one array, or a label and an array "
         f"of chances (export a scikit-learn classifier with options={{'zipmap': False}})."
     )

@@ -35,12 +35,15 @@ _ON_HOST = (*BOOSTED, "statsmodels")
 CODES = ("clusterer", "outlier_detector", "density_estimator")
 
 
+def _is_sklearn(f: Any) -> bool:
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(f, base.BaseEstimator)
+
+
 def is_estimator(f: Any) -> bool:
     """Whether f is a scikit-learn estimator, or no callable but an object with `predict`."""
-    base = sys.modules.get("sklearn.base")
-    if base is not None and isinstance(f, base.BaseEstimator):
-        return True
-    return not callable(f) and callable(getattr(f, "predict", None))
+    looks = not callable(f) and callable(getattr(f, "predict", None))
+    return looks or _is_sklearn(f)
 
 
 def owner_of(method: Any) -> Any:
@@ -52,8 +55,7 @@ def owner_of(method: Any) -> Any:
     owner = getattr(method, "__self__", None)
     if not inspect.ismethod(method) or method.__name__ not in (*METHODS.values(), *_OTHERS):
         return None
-    base = sys.modules.get("sklearn.base")
-    if base is not None and isinstance(owner, base.BaseEstimator):
+    if _is_sklearn(owner):
         return owner
     known = callable(getattr(owner, "fit", None)) or library_of(owner, _ON_HOST)
     return owner if known and is_estimator(owner) else None
@@ -66,22 +68,15 @@ def estimator_method(method: Any, owner: Any, params: Any, backend: str) -> Mode
     name = method.__name__
     if name in METHODS.values() and getattr(owner, name) == method:
         return estimator(owner, params, backend, name)
-    told = f"{type(owner).__name__}.{name}"
+    shown = f"{type(owner).__name__}.{name}"
     if params is not None:
-        raise InputError(f"params= goes with JAX functions; {told} holds its own. Leave it out.")
+        raise InputError(f"params= goes with JAX functions; {shown} holds its own. Leave it out.")
     if backend == "jax":
-        raise InputError(f"backend='jax' is not available for {told}. Leave backend= out.")
+        raise InputError(f"backend='jax' is not available for {shown}. Leave backend= out.")
     _check_fitted(owner, type(owner).__name__)
-    return ModelSource(
-        backend="host",
-        reason="backend='host' was said" if backend == "host" else "a method of an estimator",
-        name=told,
-        heads={"value": method},
-        default="value",
-        columns="value",
-        feature_names=_feature_names(owner),
-        takes_nan=takes_nan(owner),
-    )
+    reason = "backend='host' was said" if backend == "host" else "a method of an estimator"
+    facts: dict[str, Any] = {"feature_names": _feature_names(owner), "takes_nan": takes_nan(owner)}
+    return ModelSource("host", reason, shown, {"value": method}, "value", "value", **facts)
 
 
 def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> ModelSource:
@@ -93,15 +88,15 @@ def estimator(f: Any, params: Any, backend: str, method: str | None = None) -> M
         raise InputError(f"params= goes with JAX functions; {name} holds its own. Leave it out.")
     if is_own(f, "BaseSearchCV") and not f.refit:
         raise InputError(
-            f"f= must be a search that keeps its best estimator, and {name} was made with "
-            f"refit={f.refit!r}. Say refit=True, or fit an estimator with the search's "
-            f"best_params_ and pass that."
+            f"f= must be a search that keeps its best estimator; {name} has refit={f.refit!r}. Say "
+            "refit=True, or fit an estimator with the search's best_params_ and pass that."
         )
     predicts = callable(getattr(f, "predict", None))
-    if not predicts and not _scores_alone(f):
+    # A density scores rows, and neither predicts nor transforms.
+    density = callable(getattr(f, "score_samples", None)) and not hasattr(f, "transform")
+    if not predicts and not density:
         raise InputTypeError(
-            f"f= must have a predict method; {name} has none. Pass a classifier, a regressor or a "
-            f"Pipeline that ends in one."
+            f"f= must have a predict method; {name} has none. Pass a classifier or a regressor."
         )
     _check_fitted(f, name)
     kind = _kind(f)
@@ -184,20 +179,14 @@ def _check_fitted(f: Any, name: str) -> None:
     check_version(f, name)
 
 
-def _scores_alone(f: Any) -> bool:
-    """Whether f is a density: it scores rows, and neither predicts nor transforms."""
-    return callable(getattr(f, "score_samples", None)) and not hasattr(f, "transform")
-
-
 def _kind(f: Any) -> str | None:
     """What scikit-learn's tags say that f is, a "classifier" say; None: nothing says it."""
-    base = sys.modules.get("sklearn.base")
-    if base is not None and isinstance(f, base.BaseEstimator):
+    if _is_sklearn(f):
         from sklearn.utils import get_tags  # noqa: PLC0415
 
         return get_tags(f).estimator_type
-    said = getattr(f, "_estimator_type", None)
-    return said if isinstance(said, str) else None
+    kind = getattr(f, "_estimator_type", None)
+    return kind if isinstance(kind, str) else None
 
 
 def _last(f: Any) -> Any:
@@ -219,10 +208,10 @@ def _classes(f: Any, kind: str | None) -> tuple[Any, ...] | None:
     targets = _targets_of(f, kind)
     if targets is not None:
         return tuple(f"{t}: {label}" for t, labels in enumerate(targets) for label in labels)
-    found = _found_classes(f, kind)
-    plain = isinstance(found, list | tuple) and not any(np.ndim(item) for item in found)
-    flat = plain or getattr(found, "ndim", 0) == 1
-    return tuple(np.asarray(found).tolist()) or None if flat else None
+    classes = _found_classes(f, kind)
+    plain = isinstance(classes, list | tuple) and not any(np.ndim(item) for item in classes)
+    flat = plain or getattr(classes, "ndim", 0) == 1
+    return tuple(np.asarray(classes).tolist()) or None if flat else None
 
 
 def _found_classes(f: Any, kind: str | None) -> Any:
@@ -234,16 +223,17 @@ def _clusters(f: Any) -> tuple[Any, ...] | None:
     labels = getattr(f, "labels_", None)
     if labels is None:
         return None
-    some = np.arange(len(getattr(f, "cluster_centers_", ())))  # MiniBatchKMeans may have empty ones
-    return tuple(np.union1d(some, np.asarray(labels)).tolist())
+    # MiniBatchKMeans may have empty clusters.
+    centres = np.arange(len(getattr(f, "cluster_centers_", ())))
+    return tuple(np.union1d(centres, np.asarray(labels)).tolist())
 
 
 def _targets_of(f: Any, kind: str | None) -> list[list[Any]] | None:
     """The labels of each of several targets that have a column; None: there is one target."""
-    found = _found_classes(f, kind)
-    if not isinstance(found, list) or not any(isinstance(item, np.ndarray) for item in found):
+    classes = _found_classes(f, kind)
+    if not isinstance(classes, list) or not any(isinstance(item, np.ndarray) for item in classes):
         return None
-    targets = [np.asarray(labels).tolist() for labels in found]
+    targets = [np.asarray(labels).tolist() for labels in classes]
     order = getattr(_last(f), "order_", None)
     if order is None:
         return targets
@@ -265,8 +255,8 @@ def _of_targets(f: Any, decided: Callable[..., Any]) -> Callable[[Any], np.ndarr
         answer = np.asarray(decided(rows))
         targets = _targets_of(f, _kind(f))
         assert targets is not None  # a multilabel estimator has a score
-        own = [answer[:, t] == label for t, labels in enumerate(targets) for label in labels]
-        return np.stack(own, axis=1).astype(np.float64)
+        made = [answer[:, t] == label for t, labels in enumerate(targets) for label in labels]
+        return np.stack(made, axis=1).astype(np.float64)
 
     return columns
 
@@ -321,10 +311,10 @@ def _heads(f: Any, kind: str | None) -> dict[str, Callable[..., Any]]:
         ("decision", "decision_function"),
         ("decision", "score_samples"),
     ):
-        found = getattr(f, method, None)
+        answer = getattr(f, method, None)
         fits = method != "score_samples" or kind in (None, *CODES)
-        if word not in heads and callable(found) and fits:
-            heads[word] = _side_by_side(found) if several else found
+        if word not in heads and callable(answer) and fits:
+            heads[word] = _side_by_side(answer) if several else answer
     scores = kind == "classifier" or kind is None and "proba" in heads
     if scores and "decision" not in heads and (margin := margin_of(f)) is not None:
         heads["decision"] = margin
@@ -339,15 +329,15 @@ def _as_trained(f: Any, head: Callable[..., Any]) -> Callable[..., Any]:
     """A method of a network of skorch, or of a Pipeline that ends in one, with floats as its module
     has them: PyTorch multiplies no other. They are copied, since it knows no read-only memory.
     """
-    found = chosen(f)
-    net = found.steps[-1][1] if is_own(found, "Pipeline") else found
+    estimator = chosen(f)
+    net = estimator.steps[-1][1] if is_own(estimator, "Pipeline") else estimator
     if library_of(net, ("skorch",)) is None:
         return head
 
     def asked(rows: Any) -> Any:
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            own = next((str(one.dtype) for one in net.module_.parameters()), "float32")
-            rows = rows.astype(own.removeprefix("torch."))
+            dtype = next((str(one.dtype) for one in net.module_.parameters()), "float32")
+            rows = rows.astype(dtype.removeprefix("torch."))
         return head(rows)
 
     return asked
@@ -385,23 +375,13 @@ def _feature_names(f: Any) -> tuple[str, ...] | None:
 # Meta-estimators that hand rows on as they are, by the attribute that holds what they fitted.
 _HANDED_ON = {
     "estimators_": (
-        "VotingClassifier",
-        "VotingRegressor",
-        "StackingClassifier",
-        "StackingRegressor",
-        "BaggingClassifier",
-        "BaggingRegressor",
-        "MultiOutputClassifier",
-        "MultiOutputRegressor",
-        "OneVsRestClassifier",
-        "OneVsOneClassifier",
-        "OutputCodeClassifier",
+        *("VotingClassifier", "VotingRegressor", "StackingClassifier", "StackingRegressor"),
+        *("BaggingClassifier", "BaggingRegressor", "MultiOutputClassifier", "MultiOutputRegressor"),
+        *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"),
     ),
     "calibrated_classifiers_": ("CalibratedClassifierCV",),
     "estimator_": (
-        "TunedThresholdClassifierCV",
-        "FixedThresholdClassifier",
-        "SelfTrainingClassifier",
+        *("TunedThresholdClassifierCV", "FixedThresholdClassifier", "SelfTrainingClassifier"),
     ),
     "estimator": ("FrozenEstimator", "_CalibratedClassifier"),
     "regressor_": ("TransformedTargetRegressor",),

@@ -24,12 +24,6 @@ from xaijax.models.adapters.modules import (
 from xaijax.models.base.source import ModelSource
 
 
-def is_torch(f: Any) -> bool:
-    """Whether f is a PyTorch module."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(f, torch.nn.Module)
-
-
 def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     """A module written for a batch: a copy of it in `eval()`.
 
@@ -64,9 +58,8 @@ def torch_module(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
             else:
                 answers = module(given, **mode)
         answers = _logits(answers, torch.Tensor, name)
-        return (
-            answers.float().cpu().numpy() if answers.is_floating_point() else answers.cpu().numpy()
-        )
+        answers = answers.float() if answers.is_floating_point() else answers
+        return answers.cpu().numpy()
 
     if backend == "jax":
         return _traced(module, mode, called, name)
@@ -93,11 +86,11 @@ def _logits(answers: Any, kind: type, name: str) -> Any:
     """The tensor that a module answers with: its own, or the logits of several."""
     if isinstance(answers, kind):
         return answers
-    found = getattr(answers, "logits", None)
-    if found is None and isinstance(answers, Mapping):
-        found = answers.get("logits")
-    if isinstance(found, kind):
-        return found
+    logits = getattr(answers, "logits", None)
+    if logits is None and isinstance(answers, Mapping):
+        logits = answers.get("logits")
+    if isinstance(logits, kind):
+        return logits
     fields = f" with {', '.join(map(str, answers))}" if isinstance(answers, Mapping) else ""
     raise ModelOutputError(
         f"{name} answers with a {type(answers).__name__}{fields}, which has no logits. Pass a "
@@ -111,10 +104,9 @@ def _traced(module: Any, mode: dict[str, bool], called: Any, name: str) -> Model
         torchax = require("torchax", "torchax")
     except Exception as reason:  # a torchax that is too old for this PyTorch raises what it meets
         raise InputError(
-            f"backend='jax' is not available for the PyTorch module {name}: torchax, which gives "
-            f"it to JAX, cannot be imported here ({type(reason).__name__}: {reason}). Install "
-            "a torchax that fits this PyTorch, or leave backend= out: the module then runs on "
-            "the host."
+            f"backend='jax' is not available for the PyTorch module {name}: torchax cannot be "
+            f"imported ({type(reason).__name__}: {reason}). Install one that fits this PyTorch, or "
+            "leave backend= out: the module then runs on the host."
         ) from reason
     values, function = torchax.extract_jax(module.cpu())
 

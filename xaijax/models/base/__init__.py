@@ -3,8 +3,7 @@
 Reading order:
 
     source           `ModelSource`: what an adapter found out; `ModelRecipe`: how a model is pickled
-    trace            a JAX function with its precision set, its output checked
-    traced_state     what a function read when it was traced; the same is not traced again
+    trace            a JAX function with its precision set, its output checked, and what it read
     outputs          what a model may return, and the column that `output=` chooses
     options          the options of `as_model` and `Model.replace`, checked one by one
 """

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import threading
 from collections import Counter
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from xaijax.core.checks import listed
+from xaijax.core.checks import listed, number, whole_number, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 
 WORDS = ("proba", "decision", "label", "value")
-BACKENDS = ("auto", "jax", "host")
-PRECISIONS = ("float32", "tf32", "float64")
 NONFINITE = ("raise", "propagate")
 
 
@@ -25,73 +23,33 @@ def came(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def is_number(value: Any) -> bool:
-    """Whether the value is a real number; True and False are not."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """The value, one of the words in `choices`."""
-    if not isinstance(value, str):
-        raise InputTypeError(
-            f"{name}= must be a string, one of {', '.join(map(repr, choices))}; "
-            f"got {type(value).__name__} {came(value)}."
-        )
-    if value not in choices:
-        raise InputError(f"{name}= must be one of {', '.join(map(repr, choices))}; got {value!r}.")
-    return value
-
-
 def check_flag(name: str, value: Any) -> bool:
-    """The value as a bool."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InputTypeError(
-            f"{name}= must be True or False; got {type(value).__name__} {came(value)}."
-        )
-    return bool(value)
+    """The value as a bool; NumPy's are accepted too."""
+    return yes_or_no(bool(value) if isinstance(value, np.bool_) else value, f"{name}=")
 
 
 def check_threshold(value: Any) -> float | None:
     """The threshold as a finite float, or None."""
     if value is None:
         return None
-    if not is_number(value):
-        raise InputTypeError(
-            f"threshold= must be a number or None; got {type(value).__name__} {came(value)}."
-        )
-    if not math.isfinite(value):
-        raise InputError(f"threshold= must be finite; got {value!r}.")
-    return float(value)
+    most = sys.float_info.max
+    return number(value, "threshold=", "a finite number or None", lambda one: abs(one) <= most)
 
 
 def check_timeout(value: Any) -> float | None:
     """The seconds one call may take, or None."""
     if value is None:
         return None
-    if not is_number(value):
-        raise InputTypeError(
-            f"timeout= must be seconds as a number, or None for no limit; "
-            f"got {type(value).__name__} {came(value)}."
-        )
-    if not 0 < value <= threading.TIMEOUT_MAX:  # NaN neither
-        raise InputError(
-            f"timeout= must be a positive number of seconds, at most {threading.TIMEOUT_MAX:.3g}; "
-            f"got {came(value)}. None sets no limit."
-        )
-    return float(value)
+    most = threading.TIMEOUT_MAX
+    wanted = f"a positive number of seconds, at most {most:.3g}"
+    return number(value, "timeout=", wanted, lambda one: 0 < one <= most, " None sets no limit.")
 
 
 def check_max_rows(value: Any) -> int | None:
     """The rows one host call may hold, or None."""
     if value is None:
         return None
-    if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
-        raise InputTypeError(
-            f"max_rows= must be a whole number or None; got {type(value).__name__} {came(value)}."
-        )
-    if value < 1:
-        raise InputError(f"max_rows= must be at least 1; got {value!r}. None sets no limit.")
-    return int(value)
+    return whole_number(value, "max_rows=", remedy=" None sets no limit.")
 
 
 def check_names(name: str, value: Any) -> tuple[str, ...] | None:
@@ -101,15 +59,14 @@ def check_names(name: str, value: Any) -> tuple[str, ...] | None:
     names = listed(value, f"{name}=", "strings")
     for item in names:
         if not isinstance(item, str):
-            raise InputTypeError(
-                f"{name}= must hold strings only; got {type(item).__name__} {came(item)}."
-            )
+            got = f"{type(item).__name__} {came(item)}"
+            raise InputTypeError(f"{name}= must hold strings only; got {got}.")
     if not names:
         raise InputError(f"{name}= must hold at least one name; got an empty list. None: no names.")
     twice = sorted(item for item, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"{name}= must not name anything twice; got {came(twice)} more than once.")
-    return tuple(str(item) for item in names)
+    return tuple(map(str, names))
 
 
 def check_classes(value: Any) -> tuple[Any, ...] | None:
@@ -120,10 +77,8 @@ def check_classes(value: Any) -> tuple[Any, ...] | None:
     labels = tuple(item.item() if isinstance(item, np.generic) else item for item in given)
     for label in labels:
         if not isinstance(label, (str, Real)):
-            raise InputTypeError(
-                f"classes= must hold strings, numbers or bools; "
-                f"got {type(label).__name__} {came(label)}."
-            )
+            got = f"{type(label).__name__} {came(label)}"
+            raise InputTypeError(f"classes= must hold strings, numbers or bools; got {got}.")
     if len(labels) < 2:
         raise InputError(f"classes= must hold at least two labels; got {came(list(labels))}.")
     if len(set(labels)) < len(labels):
@@ -135,19 +90,11 @@ def check_input_shape(value: Any) -> tuple[int, ...] | None:
     """The shape of one instance (without the row axis), or None."""
     if value is None:
         return None
-    if not isinstance(value, (tuple, list)) or not all(
-        isinstance(size, Integral) and not isinstance(size, bool) for size in value
-    ):
-        raise InputTypeError(
-            f"input_shape= must be a tuple of whole numbers, the shape of one instance such as "
-            f"(28, 28), or None; got {type(value).__name__} {came(value)}."
-        )
-    if not value or any(size < 1 for size in value):
-        raise InputError(
-            f"input_shape= must hold at least one size, each at least 1 (no row axis); "
-            f"got {came(value)}."
-        )
-    return tuple(int(size) for size in value)
+    wanted = "the shape of one instance without the row axis, such as (28, 28), or None"
+    if not isinstance(value, (tuple, list)) or not value:
+        error = InputError if isinstance(value, (tuple, list)) else InputTypeError
+        raise error(f"input_shape= must be {wanted}; got {type(value).__name__} {came(value)}.")
+    return tuple(whole_number(size, f"input_shape= is {wanted}: a size") for size in value)
 
 
 def check_output_option(output: Any, classes: tuple[Any, ...] | None) -> Any:
@@ -159,29 +106,20 @@ def check_output_option(output: Any, classes: tuple[Any, ...] | None) -> Any:
         output = output.item()
     if output is None or (isinstance(output, str) and output in WORDS):
         return output
+    words = f"one of {', '.join(map(repr, WORDS))}"
     if not isinstance(output, (str, Real)):
-        raise InputTypeError(
-            f"output= must be one of {', '.join(map(repr, WORDS))}, a class label or an output "
-            f"index; got {type(output).__name__} {came(output)}."
-        )
+        got = f"{type(output).__name__} {came(output)}"
+        raise InputTypeError(f"output= must be {words}, a class label or an index; got {got}.")
     if classes is not None:
         if output in classes:
             return classes[classes.index(output)]
         raise InputError(
-            f"output={output!r} is neither one of {', '.join(map(repr, WORDS))} nor a class label. "
-            f"The labels are {came(list(classes))}; where classes are known a number is read as a "
-            f"label, never as an index."
+            f"output={output!r} is neither {words} nor a class label: {came(list(classes))}. Where "
+            "classes are known a number is read as a label, never as an index."
         )
     if isinstance(output, str):
         raise InputError(
-            f"output= must be one of {', '.join(map(repr, WORDS))}, or an output index; got "
-            f"{output!r}. To select an output by its class label, give classes= too."
+            f"output= must be {words}, or an output index; got {output!r}. To select an output by "
+            "its class label, give classes= too."
         )
-    if not isinstance(output, Integral) or isinstance(output, bool):
-        raise InputTypeError(
-            f"output= selects by index where no classes are known, so it must be a whole number; "
-            f"got {type(output).__name__} {output!r}. Give classes= to select by label."
-        )
-    if output < 0:
-        raise InputError(f"output= as an index counts from 0; got {output!r}.")
-    return int(output)
+    return whole_number(output, "output= as an index", 0, " Give classes= to select by label.")

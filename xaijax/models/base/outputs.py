@@ -15,7 +15,7 @@ from xaijax.models.base.options import WORDS, came
 _EXPECTED = "expected one number per row, [R], or K numbers per row, [R, K]"
 
 
-def check_output(raw: Any, rows: int, where: str = "") -> np.ndarray:
+def check_output(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
     """The answer of a host model to `rows` rows as float64 [R] or [R, K]; [R, 1] becomes [R].
 
     A copy: what a model returned may be a view of a buffer that its next call overwrites. `where`
@@ -28,7 +28,7 @@ def check_output(raw: Any, rows: int, where: str = "") -> np.ndarray:
     return check_raw(raw, rows, where).astype(np.float64, copy=False)
 
 
-def check_raw(raw: Any, rows: int, where: str = "") -> np.ndarray:
+def check_raw(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
     """Like `check_output`, with the dtype that the model returned (objects become float64)."""
     array = _as_array(raw, rows, where)
     if array.dtype.kind == "O" and all(isinstance(item, Real) for item in array.flat):
@@ -36,28 +36,26 @@ def check_raw(raw: Any, rows: int, where: str = "") -> np.ndarray:
             array = array.astype(np.float64)
         except OverflowError:
             raise ModelOutputError(
-                f"{_subject(where)} returned a whole number beyond the floats. Wrap a function "
-                "that returns floating-point numbers."
+                f"{where} returned a whole number beyond the floats. Return floating-point numbers."
             ) from None
     _check_shape(array.shape, rows, where)
     if array.dtype.kind in "OSUT":
         raise ModelOutputError(
-            f"{_subject(where)} returned text or objects (such as {came(array.flat[0])}) where "
-            f"numbers were expected. If these are class labels, say output='label'."
+            f"{where} returned text or objects (such as {came(array.flat[0])}) where numbers were "
+            "expected. If these are class labels, say output='label'."
         )
     _check_dtype(array.dtype, where)
     return _squeezed(array)
 
 
-def check_labels(raw: Any, rows: int, where: str = "") -> np.ndarray:
+def check_labels(raw: Any, rows: int, where: str = "the model") -> np.ndarray:
     """The class labels of `rows` rows as they came: [R] of any dtype; [R, 1] becomes [R]."""
     array = _as_array(raw, rows, where)
     _check_shape(array.shape, rows, where)
     array = _squeezed(array)
     if array.ndim != 1:
         raise ModelOutputError(
-            f"{_subject(where)} returned shape {array.shape} where one class label per row, "
-            f"({rows},), was expected. Wrap a function that returns a single label per row."
+            f"{where} returned shape {array.shape} where one label per row, ({rows},), is needed."
         )
     refuse_chances(array, where)
     return array
@@ -70,32 +68,32 @@ def refuse_chances(labels: np.ndarray, where: str) -> None:
     part = labels[(labels > 0) & (labels < 1)]
     if len(part) and (((labels >= 0) & (labels <= 1)) | np.isnan(labels)).all():
         raise ModelOutputError(
-            f"{_subject(where)} returned {float(part[0]):.6g} where output='label' wants class "
-            "labels. If these are chances of one class, say threshold=0.5 in as_model in place of "
-            "output='label'; if they are amounts, say output='value'."
+            f"{where} returned {float(part[0]):.6g} where output='label' wants class labels. Say "
+            "threshold=0.5 in place of it for chances of one class, output='value' for amounts."
         )
 
 
-def check_finite(values: np.ndarray, where: str = "") -> None:
+def check_finite(values: np.ndarray, where: str = "the model") -> None:
     """Raises ModelOutputError, naming the first row, if a value is NaN or infinite."""
     finite = np.isfinite(values)
     if not finite.all():
         row = int(np.argwhere(~finite)[0][0])
         raise ModelOutputError(
-            f"{_subject(where)} returned NaN or infinity for {int((~finite).sum())} of "
-            f"{finite.size} outputs, first in row {row}. Fix the model or the row, or let them "
-            f"through with as_model(..., nonfinite='propagate')."
+            f"{where} returned NaN or infinity for {int((~finite).sum())} of {finite.size} "
+            f"outputs, first in row {row}. Fix it, or say as_model(..., nonfinite='propagate')."
         )
 
 
-def check_traced_shape(shape: tuple[int, ...], dtype: Any, rows: int, where: str = "") -> None:
+def check_traced_shape(
+    shape: tuple[int, ...], dtype: Any, rows: int, where: str = "the model"
+) -> None:
     """`check_output` for an answer whose shape and dtype alone are known, under tracing."""
     _check_shape(tuple(shape), rows, where)
     _check_dtype(dtype, where)
 
 
 def selector(
-    output: Any, classes: tuple[Any, ...] | None, where: str = "", named: int | None = None
+    output: Any, classes: tuple[Any, ...] | None, where: str = "the model", named: int | None = None
 ) -> Callable[[Any], Any] | None:
     """A function from [R] or [R, K] (NumPy or traced) to the column of `output`; None: no column.
 
@@ -112,14 +110,14 @@ def selector(
             if values.dtype.kind in "iub" and isinstance(output, Real):  # labels, not scores
                 return (values == output).astype("float32")
             raise InputError(
-                f"output={output!r} selects a class's column, but {_subject(where)} returned one "
-                f"number per row. Return a column per class, [R, K], or the class labels "
-                f"themselves (as whole numbers); or leave classes= and output= out."
+                f"output={output!r} selects a class's column, but {where} returned one number per "
+                "row. Return a column per class, [R, K], or the class labels themselves (as whole "
+                "numbers); or leave classes= and output= out."
             )
         columns = values.shape[1] if values.ndim == 2 else 1
         if classes is not None and columns != len(classes):
             raise ModelOutputError(
-                f"{_subject(where)} returned {columns} columns, but there are {len(classes)} "
+                f"{where} returned {columns} columns, but there are {len(classes)} "
                 f"classes: {came(list(classes))}. Give classes= in the order of the columns."
             )
         if named is not None and columns != named:
@@ -130,8 +128,8 @@ def selector(
         index = int(output) if classes is None else classes.index(output)
         if index >= columns:
             raise InputError(
-                f"output={output!r} is not an output of {_subject(where)}: it returned {columns} "
-                f"column{'s' * (columns != 1)}, so the index must be below {columns}."
+                f"output={output!r} is not an output of {where}, which returned {columns} "
+                f"column{'s' * (columns != 1)}: the index must be below {columns}."
             )
         return values if values.ndim == 1 else values[:, index]
 
@@ -168,17 +166,15 @@ def refuse_codes(labels: Any, where: str) -> None:
     label = came(array[bad].tolist()[0])
     if numbers and not np.isin(array[bad] % 1, 0).all():
         raise ModelOutputError(
-            f"{_subject(where)} returned {label} where output='label' wants class labels. If these "
-            f"are amounts or scores, say output='value'; if they decide a class, say threshold= in "
-            f"place of output='label'."
+            f"{where} returned {label} where output='label' wants class labels. Say output='value' "
+            "for scores; threshold= in place of output='label' if they decide a class."
         )
     kind = "that are no amounts (only 0 and 1 are)" if numbers else "that are no numbers"
     raise ModelOutputError(
-        f"{_subject(where)} returned class labels {kind}, such as {label}, so there is no "
-        f"mean to explain. Say output={label} in as_model (of a function with classes=[...], all "
-        f"of its labels) to explain 1 where that label is returned and else 0; or output='proba' "
-        f"or 'decision' where the model has scores. QII and AnchorExplainer take the labels as "
-        f"they are."
+        f"{where} returned class labels {kind}, such as {label}, so there is no mean to explain. "
+        f"Say output={label} in as_model (of a function with classes=[...], all of its labels) to "
+        "explain 1 where that label is returned and else 0; or output='proba' or 'decision' where "
+        "the model has scores. QII and AnchorExplainer take the labels as they are."
     )
 
 
@@ -202,52 +198,43 @@ def output_names_for(
     return None
 
 
-def _subject(where: str) -> str:
-    return where or "the model"
-
-
 def _as_array(raw: Any, rows: int, where: str) -> np.ndarray:
     if raw is None:
         raise ModelOutputError(
-            f"{_subject(where)} returned None for {rows} rows; {_EXPECTED}. Is a return missing?"
+            f"{where} returned None for {rows} rows; {_EXPECTED}. Is a return missing?"
         )
     if np.ma.is_masked(raw):
-        raise ModelOutputError(f"{_subject(where)} returned masked entries; {_EXPECTED}.")
+        raise ModelOutputError(f"{where} returned masked entries; {_EXPECTED}.")
     try:
         return np.array(raw)  # a copy: the model may write its next answer into the same array
     except (ValueError, TypeError) as exc:
         raise ModelOutputError(
-            f"{_subject(where)} returned a {type(raw).__name__} that is no array; {_EXPECTED}."
+            f"{where} returned a {type(raw).__name__} that is no array; {_EXPECTED}."
         ) from exc
 
 
 def _check_shape(shape: tuple[int, ...], rows: int, where: str) -> None:
     if len(shape) == 0:
         raise ModelOutputError(
-            f"{_subject(where)} returned a single value for {rows} rows; {_EXPECTED}. Write it "
-            f"for a batch of rows; do not reduce over axis 0."
+            f"{where} returned a single value for {rows} rows; {_EXPECTED}; do not reduce axis 0."
         )
     if len(shape) > 2:
         raise ModelOutputError(
-            f"{_subject(where)} returned shape {shape}; {_EXPECTED}. Flatten or select the outputs."
+            f"{where} returned shape {shape}; {_EXPECTED}. Flatten or select the outputs."
         )
     if shape[0] != rows:
         raise ModelOutputError(
-            f"{_subject(where)} returned {shape[0]} rows (shape {shape}) for {rows} rows; "
-            f"{_EXPECTED}."
+            f"{where} returned {shape[0]} rows (shape {shape}) for {rows} rows; {_EXPECTED}."
         )
     if len(shape) == 2 and shape[1] == 0:
-        raise ModelOutputError(
-            f"{_subject(where)} returned shape {shape}, no outputs; {_EXPECTED}."
-        )
+        raise ModelOutputError(f"{where} returned shape {shape}, no outputs; {_EXPECTED}.")
 
 
 def _check_dtype(dtype: Any, where: str) -> None:
     # The dtype may be of any kind, a typed key's too, which NumPy does not know.
     if not any(jnp.issubdtype(dtype, kind) for kind in (np.floating, np.integer, np.bool_)):
         raise ModelOutputError(
-            f"{_subject(where)} returned dtype {dtype}; expected real numbers (float, integer or "
-            f"bool)."
+            f"{where} returned dtype {dtype}; expected real numbers (float, integer or bool)."
         )
 
 

@@ -65,8 +65,8 @@ class ModelRecipe:
         A module is pickled in the form in which it was read, whatever became of the user's own
         since.
         """
-        own = signature(make).parameters
-        given = {name: one for name, one in given.items() if one is not own[name].default}
+        parameters = signature(make).parameters
+        given = {name: one for name, one in given.items() if one is not parameters[name].default}
         if source.again is not None:
             names = zip(("f", "params", "state"), source.again, strict=True)
             return cls(make, {**given, **{name: one for name, one in names if one is not None}})
@@ -83,10 +83,10 @@ class ModelRecipe:
         return dataclasses.replace(self, changes={**self.changes, **changes})
 
 
-def reduced(found: ModelRecipe | None, name: str) -> Any:
+def reduced(known: ModelRecipe | None, name: str) -> Any:
     """The value of a model's `__reduce__`."""
-    found = _known(found, name)
-    return recipe(found.make, found.given, found.changes)
+    known = _known(known, name)
+    return recipe(known.make, known.given, known.changes)
 
 
 def anew(found: ModelRecipe | None, name: str) -> Any:
@@ -97,7 +97,6 @@ def anew(found: ModelRecipe | None, name: str) -> Any:
 def _known(found: ModelRecipe | None, name: str) -> ModelRecipe:
     if found is None:
         raise InputTypeError(
-            f"{name} cannot travel to another process: it is a copy that the engine made of a "
-            f"model. Send the model of as_model."
+            f"{name} is a copy that the engine made; it cannot travel. Send the model itself."
         )
     return found

@@ -1,18 +1,23 @@
-"""A JAX function made ready for the engine: precision set, output checked, failures explained."""
+"""A JAX function made ready for the engine: precision set, output checked, failures explained.
+
+All programs of a model are of one state of what its function reads: that of the first trace. A
+later trace in another state is an error that names what has changed (`StateAtTrace`).
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.core.errors import InputTypeError, ModelOutputError, XaiError
+from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
+from xaijax.core.reads import Reads, changed, reads_of, shown
 from xaijax.models.base.outputs import check_traced_shape
-from xaijax.models.base.traced_state import StateAtTrace
 
 MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
 DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
@@ -34,10 +39,6 @@ def traced(
     """
     taken: list[int] = []  # a number of rows that was traced
 
-    def whole(params: Any, rows: Any) -> Any:
-        with contextlib.nullcontext() if state is None else state.traced():
-            return answered(params, rows)
-
     def answered(params: Any, rows: Any) -> Any:
         count = jax.tree.leaves(rows)[0].shape[0]
         try:
@@ -50,13 +51,13 @@ def traced(
             if taken and taken[0] != count and not isinstance(exc, XaiError):
                 raise ModelOutputError(
                     f"{name} takes {taken[0]} rows, but not {count}: {exc}. A model must take any "
-                    f"number of rows: write X.shape[0], or -1 in a reshape, in place of a size of "
-                    f"batches, or ask it in whole batches by a function of your own with "
-                    f"as_model(f, backend='host')."
+                    "number of rows: write X.shape[0], or -1 in a reshape, or ask it in whole "
+                    "batches by a function of your own with as_model(f, backend='host')."
                 ) from exc
             if not isinstance(exc, XaiError):
+                shapes = jax.tree.map(lambda leaf: f"{leaf.shape}, {leaf.dtype}", rows)
                 exc.add_note(
-                    f"xaijax: raised while JAX traced {name} with rows of shape {_told(rows)}. "
+                    f"xaijax: raised while JAX traced {name} with rows of shape {shapes}. "
                     f"A function that is not written in jax.numpy needs "
                     f"as_model(f, backend='host'); one that takes batches of one size only must "
                     f"be made to take any number of rows."
@@ -66,13 +67,7 @@ def traced(
         taken[:] = taken or [count]
         return answer
 
-    return whole
-
-
-def _told(rows: Any) -> str:
-    if hasattr(rows, "shape"):
-        return f"{rows.shape}, {rows.dtype}"
-    return str(jax.tree.map(lambda leaf: f"{leaf.shape}, {leaf.dtype}", rows))
+    return answered if state is None else state.traced()(answered)
 
 
 class Selected:
@@ -194,7 +189,114 @@ def meaning_of(exc: Exception) -> Meaning | None:
     if isinstance(exc, RuntimeError) and _EQUINOX_TEXT in str(exc):
         return _EQUINOX
     for kind in type(exc).__mro__:
-        found = _MEANINGS.get((".".join(kind.__module__.split(".")[:2]), kind.__name__))
-        if found is not None:
-            return found
+        meaning = _MEANINGS.get((".".join(kind.__module__.split(".")[:2]), kind.__name__))
+        if meaning is not None:
+            return meaning
     return None
+
+
+SHOWN = 5  # names in a message
+# By which state each Python function was last traced within a model.
+_traced_by: weakref.WeakKeyDictionary[Any, weakref.ref[StateAtTrace]] = weakref.WeakKeyDictionary()
+# Under another value of this JAX traces functions anew that it has traced before, those that the
+# user compiled or that a loop runs; earlier versions of JAX have none.
+_anew = jax.make_user_context(None) if hasattr(jax, "make_user_context") else None
+
+
+class StateAtTrace:
+    """What a model's function read when JAX first traced it; compared at every later trace."""
+
+    def __init__(self, f: Any, name: str) -> None:
+        """f: the function or module; name: that of the model, for messages."""
+        self._f, self._name = f, name
+        self._reads: Reads | None = None
+        # What a trace itself changes, a log or a counter: by name the places among its facts, or
+        # None for all of them.
+        self._moved: dict[str, set[int] | None] = {}
+        self._token: object = None  # of `_anew`
+
+    def refuse_changed(self) -> None:
+        """Raises InputError if what the function reads has changed since the first trace."""
+        if self._reads is not None:
+            self._compare(reads_of(self._f))
+
+    @contextlib.contextmanager
+    def traced(self) -> Iterator[None]:
+        """Compares the state around each trace, or takes it at the first one."""
+        before = reads_of(self._f)
+        if self._reads is None:
+            self._refuse_stale(before.arrays)
+            self._token = object() if self._elsewhere(before) else None
+        else:
+            self._compare(before)
+        with contextlib.nullcontext() if _anew is None else _anew(self._token):
+            yield
+        after = reads_of(self._f)
+        for name in changed(before.facts, after.facts):
+            places = _places(before.facts.get(name), after.facts.get(name))
+            known = self._moved.setdefault(name, set())
+            self._moved[name] = None if places is None or known is None else known | places
+        if self._reads is None:
+            for one in before.functions:  # which JAX may not trace again
+                _traced_by[one()] = weakref.ref(self)
+        self._reads = Reads(after.facts)
+
+    def _refuse_stale(self, arrays: list[tuple[str, np.ndarray]]) -> None:
+        """Raises InputError for an array that was written into after JAX read it.
+
+        JAX keeps what it made of an array of 64-bit numbers by the object, as long as a program
+        with it lives, and would give a new trace the old numbers.
+        """
+        if jax.config.jax_enable_x64:
+            return
+        for name, array in arrays:
+            if array.dtype.itemsize < 8 or array.ndim == 0 or array.dtype.kind not in "iuf":
+                continue
+            for const in jax.make_jaxpr(lambda: jnp.asarray(array))().consts:  # noqa: B023
+                if not np.array_equal(np.asarray(const), array.astype(const.dtype), equal_nan=True):
+                    raise InputError(
+                        f"f= ({self._name}) reads the array {name}, which was written into after "
+                        f"JAX traced it; JAX would use the old numbers. Say {name} = "
+                        f"{name}.copy(), or give the array as params=."
+                    )
+
+    def _compare(self, now: Reads) -> None:
+        assert self._reads is not None
+        old, new = self._reads.facts, now.facts
+        names = [one for one in changed(old, new) if not self._is_moved(one, old, new)]
+        if not names:
+            return
+        listed = ", ".join(shown(one) for one in names[:SHOWN])
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise InputError(
+            f"f= ({self._name}) reads {listed}{more}, changed since JAX first traced this model. "
+            "All its programs are of that state. Make the model anew with as_model, and explainers "
+            "of it; or give what changes as params= and use model.replace(params=...)."
+        )
+
+    def _is_moved(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Whether nothing of this name differs but what a trace changes."""
+        moved = self._moved.get(name, set())
+        places = _places(old.get(name), new.get(name))
+        return moved is None or places is not None and places <= moved
+
+    def _elsewhere(self, now: Reads) -> bool:
+        """Whether JAX may have traced a function that this one calls in another state."""
+        if now.jitted:  # the user's own call may have
+            return True
+        for one in now.functions:
+            last = _traced_by.get(one())
+            other = None if last is None else last()
+            if last is not None and (other is None or other._differs(now)):
+                return True
+        return False
+
+    def _differs(self, now: Reads) -> bool:
+        return self._reads is None or bool(changed(self._reads.facts, now.facts))
+
+
+def _places(before: Any, after: Any) -> set[int] | None:
+    """Places at which two tuples of facts differ; None: they are not of one length."""
+    if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after)):
+        return None
+    return {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import time
 import weakref
 from collections import OrderedDict
@@ -27,7 +25,7 @@ from xaijax.models.queries.row_count import AnsweredBefore, RowCounts, probe_row
 from xaijax.models.queries.rows import cannot_trace
 from xaijax.models.queries.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.structure.agreement import Agreement, compare
-from xaijax.models.structure.declared import PLAIN, declared
+from xaijax.models.structure.declared import PLAIN, PROBE_ROWS, declared
 from xaijax.models.structure.found import find
 from xaijax_kernels.engine.tiles import traced as trace_without_places
 from xaijax_kernels.structures.base import Structure
@@ -35,7 +33,6 @@ from xaijax_kernels.structures.base import Structure
 if TYPE_CHECKING:
     from xaijax.models.model import Model
 
-PROBE_ROWS = 32
 _REPEATS = 64  # of the probe, to measure the noise of a model that is declared random
 
 
@@ -59,9 +56,7 @@ class Probe:
     program: bytes | None = None  # a digest of what was traced; None: on the host, or unreadable
     row_dtype: str = ""  # of the rows that it was traced for
     whole: bool = False  # JAX: answers are whole numbers, and no digit is lost so far
-    programs: ProgramCache | None = (
-        None  # JAX: what is compiled of the model, and by what it is traced to
-    )
+    programs: ProgramCache | None = None  # JAX: what is compiled of the program that was traced
     # host: refuses other answers to the probe's rows among more rows; None: not looked at
     again: AnsweredBefore | None = None
     # host: whether the estimator is another than was probed; None: a function, for which that is
@@ -105,9 +100,13 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
         _, agreement = compare(layer, model, rows, evaluate, programs)
         if agreement is None or not agreement.compared:  # what nothing speaks for is not used
             layer = agreement = None
-    found = _findings(model, answer, own_dtype, jaxpr, noise, seconds)
-    return dataclasses.replace(
-        found,
+    return _findings(
+        model,
+        answer,
+        own_dtype,
+        noise,
+        jaxpr=jaxpr,
+        compile_seconds=seconds,
         closed=programs["closed"],
         whole=np.dtype(own_dtype).kind in "iu" and not lost,
         structure=layer,
@@ -135,9 +134,8 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
         whole = np.dtype("int32")
         if dtype.kind == "f" and not cannot_trace(apply, model.params, shape, whole):
             raise InputTypeError(
-                f"X and background= must both be whole numbers for {model.name}: JAX can trace it "
-                f"with int32 rows, not with {dtype} rows, and rows are floats where one of the two "
-                f"is. Say .astype(int), also of a Baseline's row."
+                f"X and background= must both be whole numbers for {model.name}, which JAX traces "
+                f"with int32 rows, not {dtype}. Say .astype(int), also of a Baseline's row."
             ) from error
         raise
     lowered = traced.lower()
@@ -146,7 +144,6 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
         (facts_of(model), shape, str(dtype)),
         None if traced.jaxpr.effects else digest,
         sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
-        model.scores,
         lambda count: trace_without_places(apply, model.params, rows(count)),
     )
     if "probe" not in programs:
@@ -184,30 +181,19 @@ def probe_host(model: Model, rows: Any) -> Probe:
     again: AnsweredBefore | None = None
     if model.deterministic:
         probe_row_counts(evaluate, rows, answer, model.name)
-        again = AnsweredBefore(
-            model.name,
-            answer,
-            lambda: np.array(evaluate(rows)),
-            functools.partial(_reads_other, function, reads),
-        )
+
+        def changes() -> list[str]:
+            return [] if reads is None else names_changed(reads, portable_reads(function).facts)
+
+        again = AnsweredBefore(model.name, answer, lambda: np.array(evaluate(rows)), changes)
     told = tuple(names) if len(set(names)) == len(names) else ()
-    found = _findings(model, answer, answer.dtype, None, noise, 0.0, told)
-    changed: Callable[[], bool] | None = None
-    if model.estimator is not None and FitFingerprint(model.estimator) == before:
-        changed = functools.partial(_changed, model.estimator, before)
+    still = model.estimator is not None and FitFingerprint(model.estimator) == before
+    changed = (lambda: FitFingerprint(model.estimator) != before) if still else None
     moved: frozenset[str] = frozenset()
     if reads is not None:
         moved = frozenset(names_changed(reads, portable_reads(function).facts))
-    return dataclasses.replace(found, again=again, changed=changed, moved=moved)
-
-
-def _reads_other(function: Any, before: Any) -> list[str]:
-    """Names of what a function reads otherwise than before."""
-    return [] if before is None else names_changed(before, portable_reads(function).facts)
-
-
-def _changed(estimator: Any, before: FitFingerprint) -> bool:
-    return FitFingerprint(estimator) != before
+    known: dict[str, Any] = {"again": again, "changed": changed, "moved": moved}
+    return _findings(model, answer, answer.dtype, noise, told, **known)
 
 
 def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray:
@@ -218,8 +204,8 @@ def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray
     values = values[:, None] if values.ndim == 1 else values
     if values.shape[1] != outputs:
         raise ModelOutputError(
-            f"{model.name} returned {values.shape[1]} outputs for rows {first}:"
-            f"{first + len(values)}, but {outputs} on the probe rows; the number must not change."
+            f"{model.name} returned {values.shape[1]} outputs from row {first} on, {outputs} "
+            "before."
         )
     return values
 
@@ -233,25 +219,19 @@ def _probed(model: Any, evaluate: Any, rows: Any) -> tuple[np.ndarray, np.ndarra
 
 
 def _findings(
-    model: Any,
-    answer: np.ndarray,
-    dtype: Any,
-    jaxpr: Any,
-    noise: np.ndarray | None,
-    seconds: float,
-    told: tuple[str, ...] = (),
+    model: Any, answer: np.ndarray, dtype: Any, noise: Any, labels: Any = (), **known: Any
 ) -> Probe:
-    """told: the names that the answer itself brings."""
+    """labels: the names that the answer itself brings; known: further fields."""
     if model.output == "label":
         refuse_codes(answer, model.name)
     if getattr(getattr(model, "apply", None), "of_labels", False):
         refuse_chances(answer.ravel(), model.name)
     scalar = answer.ndim == 1 or answer.shape[1] == 1
     outputs = 1 if scalar else answer.shape[1]
-    own = model.output_names or (told if len(told) == outputs else None)
-    names = output_names_for(own, model.classes, None if scalar else outputs)
+    chosen = model.output_names or (labels if len(labels) == outputs else None)
+    names = output_names_for(chosen, model.classes, None if scalar else outputs)
     names = None if scalar else names  # one output has no axis to name
-    return Probe(outputs, scalar, names, str(dtype), jaxpr, noise=noise, compile_seconds=seconds)
+    return Probe(outputs, scalar, names, str(dtype), noise=noise, **known)
 
 
 # A cell that is run again makes its function and its model anew. Nothing but the trace tells
@@ -266,10 +246,6 @@ LARGEST = 1 << 26  # bytes of constants, above which they go with the last model
 class ProgramCache(dict[Any, Any]):
     """What is compiled of one program; the probe's own is at "probe"."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.of: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that are traced to it
-
 
 _known: weakref.WeakValueDictionary[Hashable, ProgramCache] = weakref.WeakValueDictionary()
 _recent: OrderedDict[Hashable, ProgramCache] = OrderedDict()
@@ -281,16 +257,12 @@ def facts_of(model: Model) -> tuple[Any, ...]:
     """
     leaves, tree = jax.tree.flatten(model.params)
     places = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
-    own = (model.name, model.precision, model.structure, model.deterministic, model.reader is None)
-    return *own, tree, places, jax.default_backend(), jax.config.jax_enable_x64
+    kind = (model.name, model.precision, model.structure, model.deterministic, model.reader is None)
+    return *kind, tree, places, jax.default_backend(), jax.config.jax_enable_x64
 
 
 def kept_of(
-    facts: Hashable,
-    digest: bytes | None,
-    constants: int,
-    whole: Any,
-    trace: Callable[[int], Any],
+    facts: Hashable, digest: bytes | None, constants: int, trace: Callable[[int], Any]
 ) -> ProgramCache:
     """What is kept of the program with this digest; empty if it is not known yet.
 
@@ -298,36 +270,30 @@ def kept_of(
         facts: `facts_of` the model, and the shape and dtype of its rows.
         digest: that of the trace for the probe's rows; None: it does not hold all that is done.
         constants: bytes of the trace's constants.
-        whole: the function that is traced.
         trace: (number of rows) -> the model's closed trace, which is compared with the one known.
     """
     if digest is None:
         return ProgramCache()
     name = (facts, digest)
-    kept = _known.get(name)
-    if kept is None or not (whole in kept.of or _same(kept, trace)):
-        kept = _known[name] = ProgramCache()
-    kept.of.add(whole)
+    cache = _known.get(name)
+    if cache is None or not all(same_steps(one, trace(R)) for R, one in _traces(cache).items()):
+        cache = _known[name] = ProgramCache()
     if constants <= LARGEST:
-        _recent[name] = kept
+        _recent[name] = cache
         _recent.move_to_end(name)
         while len(_recent) > RECENT:
             _recent.popitem(last=False)
-    return kept
+    return cache
 
 
-def _same(kept: ProgramCache, trace: Callable[[int], Any]) -> bool:
-    return all(same_steps(one, trace(R)) for R, one in _traces(kept).items())
-
-
-def _traces(kept: ProgramCache) -> dict[int, Any]:
+def _traces(programs: ProgramCache) -> dict[int, Any]:
     """The closed traces of the model for other numbers of rows than the probe's, by that number."""
-    if "probe" not in kept:
+    if "probe" not in programs:
         return {}
-    layer, probe_rows = kept["probe"][2], kept["probe"][4]
-    found = dict(layer.traces) if layer is not None else {}
-    for key, value in kept.items():
+    layer, probe_rows = programs["probe"][2], programs["probe"][4]
+    traces = dict(layer.traces) if layer is not None else {}
+    for key, value in programs.items():
         if key[:2] == ("trace", "model"):
-            found[key[2][0]] = value.closed
-    found.pop(probe_rows, None)
-    return found
+            traces[key[2][0]] = value.closed
+    traces.pop(probe_rows, None)
+    return traces

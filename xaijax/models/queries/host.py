@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,10 +43,9 @@ def call_host_raw(
     names: where the columns' names of an answer that is a frame are written.
     """
     assert model.call is not None
-    count, most = len(rows), model.max_rows
-    if most is not None and count > most:
-        given, firsts = rows_of(rows), range(0, count, most)
-        cut = ((first, given.part(first, min(first + most, count))) for first in firsts)
+    count = len(rows)
+    if model.max_rows is not None and count > model.max_rows:
+        cut = parts(rows, model.max_rows)
         return np.concatenate([call_host_raw(model, p, start + i, names=names) for i, p in cut])
     where = f"{model.name}, rows {start}:{start + count if stop is None else stop},"
     raw = guarded(model.call, rows, start, stop, model.timeout, model.name)
@@ -69,13 +68,11 @@ def guarded(
 ) -> Any:
     """`function(rows)` as `call_host` calls it, its answer not yet checked."""
     stop = start + len(rows) if stop is None else stop
-    given = read_only(rows)
+    view = read_only(rows)
     try:
         if timeout is None:
-            return function(given)
-        return _within(function, given, timeout, f"{name}, called on rows {start}:{stop},")
-    except _Deadline as exc:
-        raise TimeoutError(str(exc)) from None
+            return function(view)
+        answer = _within(function, view, timeout)
     except Exception as exc:
         exc.add_note(f"xaijax: raised by {name} on rows {start}:{stop} of those asked")
         if isinstance(exc, ValueError) and "read-only" in str(exc):
@@ -84,6 +81,21 @@ def guarded(
                 "wrap it as lambda X: f(X.copy())"
             )
         raise
+    if answer is None:
+        raise TimeoutError(
+            f"{name}, called on rows {start}:{stop}, did not answer within timeout={timeout:g} "
+            "seconds. Its thread is abandoned and may go on until it returns. Give a longer "
+            "timeout= or a smaller max_rows=."
+        )
+    return answer[0]
+
+
+def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
+    """(start, slice) of at most `size` rows each; frames are cut as frames."""
+    step = len(rows) if size is None else size
+    table = rows_of(rows)
+    for start in range(0, len(rows), step):
+        yield start, table.part(start, start + step)
 
 
 def read_only(rows: Any) -> Any:
@@ -95,13 +107,8 @@ def read_only(rows: Any) -> Any:
     return view
 
 
-class _Deadline(Exception):
-    """A TimeoutError of our own, which distinguishes the deadline from a TimeoutError of the
-    model.
-    """
-
-
-def _within(function: Callable[[Any], Any], rows: Any, timeout: float, subject: str) -> Any:
+def _within(function: Callable[[Any], Any], rows: Any, timeout: float) -> tuple[Any] | None:
+    """(the answer,), or what the function raises; None: it took longer than the timeout."""
     answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
     # A new thread starts without the caller's context variables (np.errstate is one).
     context = contextvars.copy_context()
@@ -116,11 +123,7 @@ def _within(function: Callable[[Any], Any], rows: Any, timeout: float, subject: 
     try:
         ok, answer = answers.get(timeout=timeout)
     except queue.Empty:
-        raise _Deadline(
-            f"{subject} did not answer within timeout={timeout:g} seconds. Its thread is "
-            f"abandoned: it cannot be stopped and may go on using memory and processor until it "
-            f"returns or the process ends. Give a longer timeout= or a smaller max_rows=."
-        ) from None
+        return None
     if ok:
-        return answer
+        return (answer,)
     raise answer

@@ -49,8 +49,7 @@ def decided_place(
         if threshold is not None:
             raise InputError(
                 f"threshold= needs one score per row, but the model returned {scores.shape[1]} "
-                f"columns. Leave threshold= out (the largest column decides), or select one column "
-                f"with output=."
+                "columns. Leave it out (the largest column decides), or select one with output=."
             )
         if classes is not None and len(classes) != scores.shape[1]:
             raise ModelOutputError(
@@ -62,10 +61,9 @@ def decided_place(
     if cut is None:
         raise InputError(
             f"the model returns one score per row with output={output!r}, and nothing says from "
-            f"which score on a row is positive: say output='label', threshold= or classes= in "
-            f"as_model (classes= for a model with a column per class; output='proba' decides at "
-            f"0.5, output='decision' at 0). Rules about the number itself: tolerance= of "
-            f"AnchorExplainer."
+            "which score on a row is positive: say output='label', threshold= or classes= in "
+            "as_model (classes= for a column per class; output='proba' decides at 0.5, 'decision' "
+            "at 0). For rules about the number itself say tolerance= of AnchorExplainer."
         )
     above = scores > cut
     if classes is None:
@@ -106,9 +104,9 @@ class Codes:
         """float64 [R]; labels not met before get numbers of their own."""
         if self._raw:
             return labels.astype(np.float64)
-        distinct, place = np.unique(labels, return_inverse=True) if _sorts(labels) else (None, None)
-        if distinct is None:
+        if labels.dtype.kind == "O":  # NumPy cannot sort objects of mixed types
             return np.array([self._number(label) for label in labels.tolist()], np.float64)
+        distinct, place = np.unique(labels, return_inverse=True)
         numbers = np.array([self._number(label) for label in distinct.tolist()], np.float64)
         return numbers[place]
 
@@ -126,16 +124,10 @@ class Codes:
     def _number(self, label: Any) -> int:
         if self._known and label not in self._code:
             raise ModelOutputError(
-                f"{self._name} returned the label {label!r}, which is none of its classes "
-                f"{came(list(self._code))}. Give as_model all of them in classes=, or fix the "
-                "model."
+                f"{self._name} returned the label {label!r}, none of its classes "
+                f"{came(list(self._code))}. Give as_model all in classes=, or fix the model."
             )
         return self._code.setdefault(label, len(self._code))
-
-
-def _sorts(labels: np.ndarray) -> bool:
-    """Whether NumPy can sort them; objects of mixed types it cannot."""
-    return labels.dtype.kind != "O"
 
 
 class _Traced:
@@ -168,14 +160,14 @@ def decided(model: Model) -> tuple[Callable[..., Any], Codes]:
         raw = model.output == "label" and model.decide is None
         return _Traced(model), Codes(model.classes or (), raw=raw)
     codes = Codes(model.classes or (), name=model.name)
-    own = model.decide is not None or model.output == "label"
-    one_column = not own and model.output not in WORDS and model.threshold is not None
-    function = (model.decide or model.call) if own or one_column else model.scores
+    decides = model.decide is not None or model.output == "label"
+    one_column = not decides and model.output not in WORDS and model.threshold is not None
+    function = (model.decide or model.call) if decides or one_column else model.scores
     assert function is not None
 
     def call(rows: Any) -> np.ndarray:
         raw = function(rows)
-        if own:
+        if decides:
             return codes.of(check_labels(raw, len(rows_of(rows)), model.name))
         scores = check_output(raw, len(rows_of(rows)), model.name)
         sound = np.isfinite(scores).reshape(len(scores), -1).all(axis=1)

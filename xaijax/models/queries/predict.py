@@ -28,7 +28,7 @@ def run_jax(
     before_jax()
     programs = compiled.setdefault(("predict", key), {})
     leaves, tree = jax.tree.flatten(params)
-    own = tree, *((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
+    signature = tree, *((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
     per_row = max(1, int(np.prod(rows.shape[1:])))
     limit = _LARGEST
     while limit > _SMALLEST and limit * per_row > _ELEMENTS:
@@ -39,7 +39,7 @@ def run_jax(
         size = max(_SMALLEST, 1 << (len(part) - 1).bit_length())
         padding = np.broadcast_to(part[-1:], (size - len(part), *part.shape[1:]))
         filled = np.concatenate([part, padding])
-        name = (filled.shape, filled.dtype.name, own)
+        name = (filled.shape, filled.dtype.name, signature)
         if name not in programs:
             programs[name] = compile_sound(jax.jit(function).lower(params, filled))
             if key == "apply":
@@ -59,12 +59,13 @@ def _hold(compiled: dict[Any, Any], program: Any, params: Any, rows: np.ndarray)
         return
     small, count = few["probe"][0], few["probe"][4]
     place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
-    own, found = np.asarray(small(params, rows[place])), np.asarray(program(params, rows))[place]
-    gap = look.gap(own.reshape(count, -1), found.reshape(count, -1))
+    wanted = np.asarray(small(params, rows[place]))
+    answered = np.asarray(program(params, rows))[place]
+    gap = look.gap(wanted.reshape(count, -1), answered.reshape(count, -1))
     if gap is not None:
         raise ModelOutputError(
             f"{look.name} gives other answers to the same rows when it is asked for {len(rows)} "
             f"than when it is asked for {count}: by up to {gap[0]:.3g}. Either a row's answer "
-            "depends on the rows with it, and must not, or XLA's compiler makes a wrong program: "
-            "use another version of jaxlib, or say backend='host' in as_model."
+            "depends on the rows with it, or XLA makes a wrong program: use another jaxlib, or say "
+            "backend='host'."
         )

@@ -16,7 +16,6 @@ from xaijax.core.errors import ModelOutputError, NonDeterministicModelError
 from xaijax.tables.rows import rows_of
 
 Evaluate = Callable[[Any], np.ndarray]
-Take = Callable[[Any, np.ndarray], Any]
 
 # The same sum of n terms, added up in another order, differs by about sqrt(n) roundings of its
 # largest partial sum. 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
@@ -35,18 +34,13 @@ def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") ->
     if gap is not None:
         raise NonDeterministicModelError(
             f"{name} gave different answers to the same rows: by up to {gap[0]:.3g}, first in row "
-            f"{gap[1]} of the probe. Turn its dropout or sampling off (evaluation mode, a fixed "
-            f"key), or say as_model(..., deterministic=False)."
+            f"{gap[1]} of the probe. Turn dropout or sampling off, or say deterministic=False."
         )
     return first
 
 
 def probe_neighbours(
-    evaluate: Evaluate,
-    rows: Any,
-    name: str = "the model",
-    take: Take | None = None,
-    among: np.ndarray | None = None,
+    evaluate: Evaluate, rows: Any, name: str = "the model", among: np.ndarray | None = None
 ) -> None:
     """Raises ModelOutputError if the answer to a row depends on the rows that come with it.
 
@@ -60,11 +54,10 @@ def probe_neighbours(
     count = len(rows)
     if count < 2:
         return
-    gather = take_rows if take is None else take
     among = np.array(evaluate(rows)) if among is None else among
     epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
     for row in dict.fromkeys((0, *extremes(rows, among))):
-        copies = np.array(evaluate(gather(rows, np.full(count, row, dtype=np.int64))))
+        copies = np.array(evaluate(take_rows(rows, np.full(count, row, dtype=np.int64))))
         # All copies are compared, so a model that looks at a row's place is found too. The scale
         # comes from both batches: the one row's own answer may happen to be near zero.
         scale = np.maximum(_scale(among), _scale(copies))
@@ -75,13 +68,12 @@ def probe_neighbours(
     scale = _scale(among)
     for lead in {1, opposite(rows), count - 1} - {0}:
         moved = np.roll(np.arange(count), -lead)
-        found = np.array(evaluate(gather(rows, moved)))
-        gap = _largest_gap(among[moved], found, epsilon, np.maximum(scale, _scale(found)))
+        answers = np.array(evaluate(take_rows(rows, moved)))
+        gap = _largest_gap(among[moved], answers, epsilon, np.maximum(scale, _scale(answers)))
         if gap is not None:
             raise ModelOutputError(
                 f"{name} gave other answers to the same rows in another order: by up to "
-                f"{gap[0]:.3g}. Its output depends on a row's place, or on what is in another "
-                "(X[0], say); each row's output must depend on that row alone."
+                f"{gap[0]:.3g}. Each row's output must depend on that row alone, not on X[0] say."
             )
 
 
@@ -110,14 +102,14 @@ def half_without(rows: Any, answer: np.ndarray) -> tuple[np.ndarray, tuple[int, 
     The row that is most unlike the first one is in the lead, the others in another order.
     """
     sizes = _sizes(rows, answer)
-    kept, extreme = np.ones(len(answer), bool), []
+    usable, extreme = np.ones(len(answer), bool), []
     for size in sizes:
         without = size < size.max()
-        if 2 * without.sum() >= len(size) and (kept & without).any():
-            kept &= without
+        if 2 * without.sum() >= len(size) and (usable & without).any():
+            usable &= without
         elif size.min() < size.max():
             extreme.append(int(size.argmin()))
-    lowest = np.flatnonzero(kept)[np.argsort(sizes[0][kept], kind="stable")]
+    lowest = np.flatnonzero(usable)[np.argsort(sizes[0][usable], kind="stable")]
     half = np.sort(np.resize(lowest, (len(answer) + 1) // 2))[::-1]
     lead = int(unlike_first(rows)[half].argmax())
     return np.roll(half, -lead), tuple(dict.fromkeys(extreme))
@@ -128,8 +120,8 @@ def _sizes(rows: Any, answer: np.ndarray) -> list[np.ndarray]:
     negatives of its answer and its smallest number. If there are several answers, the one that
     differs most counts.
     """
-    told = _told(answer)
-    sizes = [told, -told]
+    answers = _told(answer)
+    sizes = [answers, -answers]
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iuf" and rows.size:
         flat = np.nan_to_num(rows.reshape(len(rows), -1).astype(np.float64))
         sizes += [flat.max(axis=1), np.abs(flat).max(axis=1), -flat.min(axis=1)]
@@ -143,9 +135,9 @@ def highest(answer: np.ndarray) -> int:
 
 def _told(answer: np.ndarray) -> np.ndarray:
     """The answer to each row, [R]; of several the one that differs most."""
-    told = answer.reshape(len(answer), -1).astype(np.float64)
-    told = np.where(np.isfinite(told), told, 0.0)
-    return told[:, np.ptp(told, axis=0).argmax()]
+    flat = answer.reshape(len(answer), -1).astype(np.float64)
+    flat = np.where(np.isfinite(flat), flat, 0.0)
+    return flat[:, np.ptp(flat, axis=0).argmax()]
 
 
 def opposite(rows: Any) -> int:
@@ -170,7 +162,7 @@ def unlike_first(rows: Any) -> np.ndarray:
 
 def take_rows(rows: Any, index: np.ndarray) -> Any:
     """The rows of an array or a frame at `index`."""
-    return rows_of(rows).take(index)
+    return rows[index] if isinstance(rows, np.ndarray) else rows_of(rows).take(index)
 
 
 def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:

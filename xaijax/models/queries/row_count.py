@@ -55,19 +55,19 @@ def probe_row_counts(evaluate: Evaluate, rows: Any, answer: np.ndarray, name: st
     alone = np.array([highest(answer)]) if count > 1 else np.zeros(2, dtype=np.int64)
     # Two of each: alone, a model may take no statistics.
     copies = [np.array([row, row]) for row in left]
-    for some in (half, alone, *copies):
+    for places in (half, alone, *copies):
         try:
-            found = np.array(evaluate(take_rows(rows, some)))
+            answers = np.array(evaluate(take_rows(rows, places)))
         except Exception as error:
             error.add_note(
-                f"xaijax: the probe asked for {len(some)} rows, after {count} were answered; a "
+                f"xaijax: the probe asked for {len(places)} rows, after {count} were answered; a "
                 "model must take any number of rows"
             )
             raise
-        gap = gap_of(answer[some], found, answer)
+        gap = gap_of(answer[places], answers, answer)
         if gap is not None:
             probe_neighbours(evaluate, rows, name, among=answer)
-            raise NonDeterministicModelError(_refusal(name, count, len(some), gap))
+            raise NonDeterministicModelError(_refusal(name, count, len(places), gap))
 
 
 class AnsweredBefore:
@@ -104,9 +104,8 @@ class AnsweredBefore:
             return
         if self._names():
             raise NonDeterministicModelError(
-                f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: "
-                f"it reads {self._names()}, changed since it was first asked. Make the explainer "
-                f"anew after such a change."
+                f"{self._name} gave different answers to the same rows, by up to {gap[0]:.3g}: it "
+                f"reads {self._names()}, changed since it was first asked. Make the explainer anew."
             )
         raise NonDeterministicModelError(_refusal(self._name, len(self._answer), rows, gap))
 
@@ -119,10 +118,9 @@ class AnsweredBefore:
             return
         read = f" It reads {self._names()}, changed since it was first asked." * bool(self._names())
         raise NonDeterministicModelError(
-            f"{self._name} does not repeat itself: rows that were asked in the first call of this "
-            f"run had other answers at its end, by up to {gap[0]:.3g}, so that values would mix "
-            f"two models.{read} Leave what it reads as it is while it is explained, or say "
-            "as_model(..., deterministic=False) if it draws random numbers."
+            f"{self._name} does not repeat itself: rows of the first call of this run had other "
+            f"answers at its end, by up to {gap[0]:.3g}.{read} Leave what it reads as it is, or "
+            "say as_model(..., deterministic=False) if it draws random numbers."
         )
 
     def _names(self) -> str:
@@ -135,17 +133,12 @@ class RowCounts:
 
     def __init__(self, name: str, trace: Any, rows: int) -> None:
         """trace: closed, that of the model for `rows` rows."""
-        self._name, self._trace, self._rows = name, trace, rows
+        self.name, self._trace, self._rows = name, trace, rows
         self._known: tuple[Any, np.ndarray, np.ndarray] | None = None
 
     def answered(self, params: Any, rows: np.ndarray, answer: np.ndarray) -> None:
         """The model, with these parameters, gave this answer to the probe's rows."""
         self._known = params, rows, answer
-
-    @property
-    def name(self) -> str:
-        """Name of the model, for messages."""
-        return self._name
 
     @property
     def asked(self) -> tuple[Any, np.ndarray] | None:
@@ -183,7 +176,7 @@ class RowCounts:
             found = np.array(program(*leaves)[0])
         gap = gap_of(answer[places], found, answer)
         if gap is not None:
-            raise NonDeterministicModelError(_refusal(self._name, len(given), rows, gap))
+            raise NonDeterministicModelError(_refusal(self.name, len(given), rows, gap))
 
 
 def _bare(leaf: Any) -> Any:

@@ -6,7 +6,7 @@ Letters: R rows, C code columns.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +18,7 @@ from xaijax.core.process import before_jax
 from xaijax.models.base.trace import DTYPES
 from xaijax.models.queries.comparison import TranslationCheck, answering, check_unchanged
 from xaijax.models.queries.host import read_only
-from xaijax.models.structure.declared import GivenSplit
+from xaijax.models.structure.declared import PROBE_ROWS, GivenSplit
 from xaijax.tables.frames import copied_frame
 from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.rows import rows_of
@@ -28,8 +28,6 @@ from xaijax.tables.tree_table import TreeTable
 
 if TYPE_CHECKING:
     from xaijax.models.model import Model
-
-PROBE_ROWS = 32  # as many as the probe traces
 
 
 def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
@@ -49,11 +47,11 @@ def answered_by(model: Model, X: Any, labels: bool = False) -> tuple[Any, Any]:
         labels |= model.asks_labels
         if not (comparison.labels_done if labels else comparison.done):
             comparison.compare_first((rows,), labels)
-        found = answering(model)
+        answerer = answering(model)
         if not (comparison.done or comparison.forced):  # the rows do not tell rounding from more
-            found = model.original
-        if found is not model:
-            return found, X
+            answerer = model.original
+        if answerer is not model:
+            return answerer, X
     try:
         return model, model.reader.codes(rows)
     except Untranslatable as reason:
@@ -68,19 +66,17 @@ def jax_rows(model: Model, X: Any) -> np.ndarray | MappedRows:
     rows = rows_of(X)
     shape = (rows.width,) if rows.is_frame else checks.as_array(X, "X").shape[1:]
     dtype = row_dtype(model, shape, dtype_of(X, "X"))
-    return read_array(
-        X,
-        "X",
-        model.input_shape,
-        model.allow_nan,
-        dtype,
-        model.feature_names,
-        "the model",
-        _of_any_shape(model),
-    )
+    return _read(model, X, dtype)
 
 
-def row_dtype(model: Model, shape: tuple[int, ...], given: np.dtype) -> np.dtype:
+def _read(model: Model, X: Any, dtype: np.dtype | None = None) -> Any:
+    """X checked and copied; dtype: that of a JAX model, whose names a frame must have."""
+    shape, names = model.input_shape, model.feature_names
+    any_shape, names = model.network and names is None, None if dtype is None else names
+    return read_array(X, "X", shape, model.allow_nan, dtype, names, "the model", any_shape)
+
+
+def row_dtype(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> np.dtype:
     """The dtype in which rows [R, *shape] reach a JAX model: whole numbers and bools as they are,
     as JAX holds them, and floats in the model's precision.
 
@@ -88,17 +84,14 @@ def row_dtype(model: Model, shape: tuple[int, ...], given: np.dtype) -> np.dtype
     takes rows and weights of one dtype.
     """
     floats = np.dtype(DTYPES[model.precision])
-    if given.kind not in "biu":
+    if dtype.kind not in "biu":
         return floats
-    whole = np.dtype(jax.dtypes.canonicalize_dtype(given))
+    whole = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     key = "rows", shape, whole.name
     if key not in model.compiled:
-        fails = cannot_trace(model.apply, model.params, shape, whole)
-        model.compiled[key] = (
-            floats
-            if fails and not cannot_trace(model.apply, model.params, shape, floats)
-            else whole
-        )
+        of = model.apply, model.params, shape
+        fails = cannot_trace(*of, whole) and not cannot_trace(*of, floats)
+        model.compiled[key] = floats if fails else whole
     return model.compiled[key]
 
 
@@ -116,22 +109,7 @@ def host_rows(model: Model, X: Any) -> Any:
     """X checked and copied in its own dtypes: an array [R, *F], a memory map, or a frame."""
     if rows_of(X).is_frame:
         return copied_frame(X, "X", model.allow_nan)
-    any_shape = _of_any_shape(model)
-    return read_array(
-        X, "X", model.input_shape, model.allow_nan, owner="the model", any_shape=any_shape
-    )
-
-
-def _of_any_shape(model: Model) -> bool:
-    return model.network and model.feature_names is None
-
-
-def parts(rows: Any, size: int | None) -> Iterator[tuple[int, Any]]:
-    """(start, slice) of at most `size` rows each; frames are cut as frames."""
-    step = len(rows) if size is None else size
-    given = rows_of(rows)
-    for start in range(0, len(rows), step):
-        yield start, given.part(start, start + step)
+    return _read(model, X)
 
 
 class CodeFunction:
@@ -179,10 +157,10 @@ def of_codes(model: Model, table: Any) -> Model:
         changes["structure"] = _of_whole(model.structure, whole)
     wrapped = CodeFunction if model.loop == "jax" else WordFunction
     for name in ("apply", "call", "scores", "decide"):
-        if (own := getattr(model, name)) is not None:
-            changes[name] = wrapped(own, table)
-    kept = model.compiled.setdefault(("codes", table.key), {})
-    return dataclasses.replace(model, compiled=kept, **changes)
+        if (function := getattr(model, name)) is not None:
+            changes[name] = wrapped(function, table)
+    programs = model.compiled.setdefault(("codes", table.key), {})
+    return dataclasses.replace(model, compiled=programs, **changes)
 
 
 def _of_whole(structure: Any, table: FloatTable) -> Any:
@@ -203,8 +181,7 @@ def _refuse_tree(model: Model) -> None:
         )
     if model.structure is not None and not isinstance(model.structure, str):
         raise InputError(
-            "structure= declares a layer of rows in one array; got rows in several. Leave it out: "
-            "what can be found in the model's trace is found."
+            "structure= declares a layer of rows in one array; got rows in several. Leave it out."
         )
 
 

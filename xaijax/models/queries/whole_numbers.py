@@ -58,19 +58,19 @@ def warn_of_digits(name: str, dtype: str, precision: str, *answers: np.ndarray) 
     return True
 
 
-def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, kept: dict[Any, Any]) -> None:
+def warn_of_wraps(name: str, closed: Any, rows: np.ndarray, programs: dict[Any, Any]) -> None:
     """Warns if a step of the model's trace `closed` wraps for these rows, its last input.
 
-    kept: where the program that finds it is kept.
+    programs: where the program that finds it is kept.
     """
     with jax.enable_x64(True):
-        if "wraps" not in kept:
+        if "wraps" not in programs:
             steps = _Steps()
             lowered = jax.jit(partial(steps.wrapped, closed)).lower(rows)
-            kept["wraps"] = lowered.compile() if steps.dtypes else None, tuple(steps.dtypes)
-        program, dtypes = kept["wraps"]
-        found = () if program is None else program(rows)
-        wrong = [dtype for dtype, one in zip(dtypes, found, strict=True) if bool(one)]
+            programs["wraps"] = lowered.compile() if steps.dtypes else None, tuple(steps.dtypes)
+        program, dtypes = programs["wraps"]
+        wraps = () if program is None else program(rows)
+        wrong = [dtype for dtype, one in zip(dtypes, wraps, strict=True) if bool(one)]
     if wrong:
         warn(
             f"{name} makes whole numbers beyond {wrong[0]} of rows of the background or of X, and "

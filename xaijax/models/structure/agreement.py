@@ -121,9 +121,9 @@ def by_structure(
     hybrids: (donors [R, *F], kept bool [R, F]), which the rows are then made of.
     """
     flat = rows.reshape(len(rows), -1)
-    donors, kept = (flat, np.ones(flat.shape[1], bool)) if hybrids is None else hybrids
+    donors, mask = (flat, np.ones(flat.shape[1], bool)) if hybrids is None else hybrids
     donors = donors.reshape(flat.shape)
-    return _by_structure(structure, model, flat, donors, kept, programs)[0]
+    return _by_structure(structure, model, flat, donors, mask, programs)[0]
 
 
 def sensitivity(
@@ -140,12 +140,12 @@ def sensitivity(
         with jax.default_matmul_precision(MATMUL[model.precision]):
             known = structure.of(params)
             x = known.columns(flat)
-            own = jnp.ones(x.shape, bool)
-            nothing = known.part(x, ~own)
+            columns = jnp.ones(x.shape, bool)
+            nothing = known.part(x, ~columns)
 
             def answer(by: Any) -> Any:
                 own_by = by if known.by_columns else 0.0  # a token is no number that is rounded
-                part = known.part(x * (1 + own_by * signs(x.shape[1])).astype(x.dtype), own)
+                part = known.part(x * (1 + own_by * signs(x.shape[1])).astype(x.dtype), columns)
                 hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(part, nothing)
                 size = jnp.maximum(jnp.abs(hidden), known.level)
                 hidden = hidden + (by * signs(hidden.shape[1]) * size).astype(hidden.dtype)
@@ -175,33 +175,33 @@ def _by_structure(
     model: Any,
     flat: np.ndarray,
     donors: np.ndarray,
-    kept: np.ndarray,
+    mask: np.ndarray,
     programs: dict[Any, Any],
 ) -> tuple[jax.Array, jax.Array]:
     """(answers to hybrids of rows [R, F], bool [R], whose columns are all finite)."""
 
-    def mixed(params: Any, flat: Any, donors: Any, kept: Any) -> tuple[Any, Any]:
+    def mixed(params: Any, flat: Any, donors: Any, mask: Any) -> tuple[Any, Any]:
         with jax.default_matmul_precision(MATMUL[model.precision]):
             known = structure.of(params)
             x, other = known.columns(flat), known.columns(donors)
-            own = known.of_columns(jnp.broadcast_to(kept, flat.shape))
+            mine = known.of_columns(jnp.broadcast_to(mask, flat.shape))
             if known.adds:
-                theirs = known.part(other, ~own)
+                theirs = known.part(other, ~mine)
             else:  # a part takes most of the time, and for full rows that of the donors is none
                 nothing = known.nothing(len(flat), x.dtype)
-                theirs = jax.lax.cond(own.all(), lambda: nothing, lambda: known.part(other, ~own))
-            parts = known.part(x, own), theirs
+                theirs = jax.lax.cond(mine.all(), lambda: nothing, lambda: known.part(other, ~mine))
+            parts = known.part(x, mine), theirs
             hidden = jax.vmap(lambda a, b: known.joined(a[None], b[None])[0, 0])(*parts)
         # Not by a maximum, which XLA's CPU kernels take of many columns without a NaN among them.
         usable = jnp.isfinite(x).all(axis=1) & jnp.isfinite(other).all(axis=1)
         return structure.head(params, hidden), usable
 
-    key = ("difference", structure, flat.shape, kept.shape)
+    key = ("difference", structure, flat.shape, mask.shape)
     # Once for all explainers of a program; not even to be made for each call, of a third of a ms.
     if (run := programs.get(key)) is None:
-        made = compile_sound(jax.jit(mixed).lower(model.params, flat, donors, kept))
+        made = compile_sound(jax.jit(mixed).lower(model.params, flat, donors, mask))
         run = programs.setdefault(key, made)
-    return run(model.params, flat, donors, kept)
+    return run(model.params, flat, donors, mask)
 
 
 def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str, np.ndarray]:

@@ -72,9 +72,9 @@ def turned(equation: Any, x: Any) -> ColumnwiseArray | Turned | None:
     """What a transposition makes of [R, C] or of [C, R]; None: it is another step."""
     if equation.primitive.name != "transpose" or equation.params["permutation"] != (1, 0):
         return None
-    return (
-        x.rows if isinstance(x, Turned) else Turned(x) if isinstance(x, ColumnwiseArray) else None
-    )
+    if isinstance(x, Turned):
+        return x.rows
+    return Turned(x) if isinstance(x, ColumnwiseArray) else None
 
 
 @dataclass(frozen=True)
@@ -151,30 +151,24 @@ def reduced(rows: ColumnwiseArray, axes: tuple[int, ...]) -> np.ndarray:
     """Owners of what is reduced over axes that hold numbers of one column; raises NoLayer."""
     if 0 in axes:
         raise NoLayer
-    own = tuple(axis - 1 for axis in axes)
-    largest = rows.owner.max(axis=own, initial=NONE, keepdims=True)
+    inner = tuple(axis - 1 for axis in axes)
+    largest = rows.owner.max(axis=inner, initial=NONE, keepdims=True)
     if ((rows.owner != NONE) & (rows.owner != largest)).any():
         raise NoLayer
-    return largest.squeeze(own)
+    return largest.squeeze(inner)
 
 
 def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
     owner = np.full(shape[1:], NONE)
     for x in inputs:
         if isinstance(x, ColumnwiseArray):
-            own = np.broadcast_to(x.owner, shape[1:])
-            if ((own != NONE) & (owner != NONE) & (own != owner)).any():
+            other = np.broadcast_to(x.owner, shape[1:])
+            if ((other != NONE) & (owner != NONE) & (other != owner)).any():
                 raise NoLayer
-            owner = np.maximum(owner, own)
-        elif not isinstance(x, Uniform):
-            same_for_all(x)
+            owner = np.maximum(owner, other)
+        elif not isinstance(x, Uniform) and np.ndim(x) and np.shape(x)[0] != 1:
+            raise NoLayer  # it may differ from row to row
     return owner
-
-
-def same_for_all(x: Any) -> None:
-    """Raises NoLayer if numbers that are combined with rows may differ from row to row."""
-    if np.ndim(x) and np.shape(x)[0] != 1:
-        raise NoLayer
 
 
 def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
@@ -195,11 +189,8 @@ def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
 
 def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
     """Owners after numbers changed places: the step itself is run on names of the places."""
-    names = (
-        1
-        + max(int(x.owner.max(initial=NONE)) for x in inputs if isinstance(x, ColumnwiseArray))
-        + 1
-    )
+    owners = [x.owner for x in inputs if isinstance(x, ColumnwiseArray)]
+    names = 2 + max(int(owner.max(initial=NONE)) for owner in owners)
     R = shape[0]
     row = np.arange(R).reshape(R, *[1] * 30)
 
@@ -208,12 +199,8 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
             of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
             owner = x.owner if isinstance(x, ColumnwiseArray) else np.full(x.shape[1:], NONE)
             return (of_row + owner[None] + 1).astype("int32")
-        beside = place and equation.primitive.name != "concatenate"
-        if beside and isinstance(
-            x, Tracer | ColumnwiseArray | Uniform
-        ):  # a place that a row chooses
-            raise NoLayer
-        if equation.primitive.name in ("concatenate", "stack"):
+        joins = equation.primitive.name in ("concatenate", "stack")
+        if joins or (place and isinstance(x, Tracer)):  # a place that a row chooses
             raise NoLayer
         whole = np.issubdtype(np.asarray(x).dtype, np.integer)
         return x if whole and equation.primitive.name != "pad" else np.int32(-1)
@@ -224,8 +211,8 @@ def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarr
         places = moved(equation, [named(x, i) for i, x in enumerate(inputs)])
     filled = places < 0  # what stands in for numbers out of bounds, or pads
     rows, owner = places // names, places % names - 1
-    own = row.reshape(R, *[1] * (places.ndim - 1))
-    if ((rows != own) & ~filled).any() or (filled != filled[:1]).any():
+    wanted = row.reshape(R, *[1] * (places.ndim - 1))
+    if ((rows != wanted) & ~filled).any() or (filled != filled[:1]).any():
         raise NoLayer
     owner = np.where(filled, NONE, owner)
     if (owner != owner[:1]).any():
@@ -244,32 +231,20 @@ def _looked_up(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.n
     return np.broadcast_to(np.expand_dims(of_index, tuple(offset)), shape[1:])
 
 
-class Repeated:
-    """The steps made so far, by what they do and what they read."""
+# The inputs are kept with the outputs, so that no other object gets their identity.
+Repeated = dict[Any, tuple[list[Any], list[Any]]]
 
-    def __init__(self) -> None:
-        # The inputs are kept with the outputs, so that no other object gets their identity.
-        self._made: dict[Any, tuple[list[Any], list[Any]]] = {}
 
-    def key(self, equation: Any, inputs: list[Any]) -> Any:
-        """What distinguishes a step from others; None: nothing can."""
-        if equation.effects:
-            return None
-        key = (equation.primitive, *sorted(equation.params.items()), *map(_name, inputs))
-        try:
-            hash(key)
-        except TypeError:  # an option that holds arrays, or other unhashable things
-            return None
-        return key
-
-    def outputs(self, key: Any) -> list[Any] | None:
-        """The outputs of the same step, if it was made."""
-        return None if key is None or key not in self._made else self._made[key][1]
-
-    def keep(self, key: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        """Remembers the outputs of a step."""
-        if key is not None:
-            self._made[key] = inputs, outputs
+def _key(equation: Any, inputs: list[Any]) -> Any:
+    """What distinguishes a step from others; None: nothing can."""
+    if equation.effects:
+        return None
+    key = (equation.primitive, *sorted(equation.params.items()), *map(_name, inputs))
+    try:
+        hash(key)
+    except TypeError:  # an option that holds arrays, or other unhashable things
+        return None
+    return key
 
 
 def _name(x: Any) -> Any:
@@ -278,13 +253,13 @@ def _name(x: Any) -> Any:
         return id(x)
     if np.size(x) > SMALL:
         return id(x)
-    own: Any = getattr(x, "dtype", None)
-    if jnp.issubdtype(own, jax.dtypes.extended):
-        if not jnp.issubdtype(own, jax.dtypes.prng_key):
+    dtype: Any = getattr(x, "dtype", None)
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
             return id(x)
         with jax.ensure_compile_time_eval():  # NumPy has no keys, but the words that they are
             words = np.asarray(jax.random.key_data(x))
-        return str(own), words.shape, words.tobytes()
+        return str(dtype), words.shape, words.tobytes()
     constant = np.asarray(x)
     return constant.dtype.str, constant.shape, constant.tobytes()
 
@@ -295,26 +270,10 @@ Options = Mapping[str, Any]
 Move = Callable[[Options, tuple[int, ...], list[Any]], np.ndarray]  # (options, shape, inputs)
 
 
-def _reshape(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    return inputs[0].reshape(shape)
-
-
-def _transpose(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    return inputs[0].transpose(options["permutation"])
-
-
 def _broadcast(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    own = np.ones(len(shape), int)
-    own[list(options["broadcast_dimensions"])] = inputs[0].shape
-    return np.broadcast_to(inputs[0].reshape(own), shape)
-
-
-def _concatenate(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    return np.concatenate(inputs, options["dimension"])
-
-
-def _rev(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
-    return np.flip(inputs[0], options["dimensions"])
+    sizes = np.ones(len(shape), int)
+    sizes[list(options["broadcast_dimensions"])] = inputs[0].shape
+    return np.broadcast_to(inputs[0].reshape(sizes), shape)
 
 
 def _slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
@@ -332,15 +291,13 @@ def _dynamic_slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) 
 
 
 ROW_MOVES: dict[str, Move] = {
+    **dict.fromkeys(("expand_dims", "reshape", "squeeze"), lambda _, shape, x: x[0].reshape(shape)),
     "broadcast_in_dim": _broadcast,
-    "concatenate": _concatenate,
+    "concatenate": lambda options, _, x: np.concatenate(x, options["dimension"]),
     "dynamic_slice": _dynamic_slice,
-    "expand_dims": _reshape,
-    "reshape": _reshape,
-    "rev": _rev,
+    "rev": lambda options, _, x: np.flip(x[0], options["dimensions"]),
     "slice": _slice,
-    "squeeze": _reshape,
-    "transpose": _transpose,
+    "transpose": lambda options, _, x: x[0].transpose(options["permutation"]),
 }
 
 
@@ -361,7 +318,7 @@ def is_small_move(equation: Any, inputs: list[Any]) -> bool:
         return False
     # A number in the trace itself has a dtype, and no shape.
     shapes = [getattr(x, "shape", ()) for x in arrays]
-    sizes = [math.prod(own) * x.dtype.itemsize for own, x in zip(shapes, arrays, strict=True)]
+    sizes = [math.prod(shape) * x.dtype.itemsize for shape, x in zip(shapes, arrays, strict=True)]
     return max(sizes) <= SMALL_ARRAY
 
 
@@ -397,16 +354,18 @@ def run_trace(
     values.update(zip(jaxpr.invars, arguments, strict=True))
     for equation in jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
-        key = made.key(equation, inputs)
-        outputs = made.outputs(key)
-        if outputs is None:
+        key = _key(equation, inputs)
+        if key in made:
+            outputs = made[key][1]
+        else:
             if any(isinstance(v, ColumnwiseArray | Turned) for v in inputs):
                 outputs = _with_rows(equation, inputs, R, layer, made)
             else:
                 outputs = evaluated(equation, [bare(v) for v in inputs])
                 if uniform(equation, inputs, R):
                     outputs = [Uniform(one) for one in outputs]
-            made.keep(key, inputs, outputs)
+            if key is not None:
+                made[key] = inputs, outputs
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -486,14 +445,15 @@ def _sum(
     C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
     if C * H > MOST_SUMMED:
         raise NoLayer
+    (flat, row_shape), zero = flattened(rows), jnp.zeros(H, dtype)
     if C * H > MOST_SPREAD:
-        return layer(*sum_over(rows, axes, H, dtype), shape)
+        added = Summed((), zero, AddedUp(row_shape, axes), float(C), "first layer", linear=True)
+        return layer(added, flat, shape)
     inner = tuple(1 if axis in axes else n for axis, n in enumerate(rows.shape) if axis)
     unit = np.broadcast_to(np.arange(H).reshape(inner), rows.shape[1:]).ravel()
     weights = np.zeros((C, H), dtype)
     weights[np.arange(C), unit] = 1
-    flat, _ = flattened(rows)
-    return layer(Dense(jnp.asarray(weights), jnp.zeros(H, dtype)), flat, shape)
+    return layer(Dense(jnp.asarray(weights), zero), flat, shape)
 
 
 # Both are linear in their rows, so that what some columns give is what the step makes of a row
@@ -548,23 +508,14 @@ def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, C
     if numbers.lhs_spec[0] or numbers.out_spec[0] or H > MOST_UNITS or kernel.dtype != dtype:
         raise NoLayer
     each = math.prod(kernel.shape) / max(1, kernel.shape[numbers.rhs_spec[0]])
-    flat, own = flattened(rows)
-    apply = Convolved(own, tuple(sorted(options.items())))
+    flat, row_shape = flattened(rows)
+    apply = Convolved(row_shape, tuple(sorted(options.items())))
     zero = jnp.zeros(H, dtype)
     return Summed(kernel, zero, apply, H * each, "first convolution", linear=True), flat
 
 
-def sum_over(
-    rows: ColumnwiseArray, axes: tuple[int, ...], H: int, dtype: Any
-) -> tuple[Summed, ColumnwiseArray]:
-    """(the layer, its columns) of a sum of rows over axes."""
-    flat, own = flattened(rows)
-    size, zero = float(math.prod(own)), jnp.zeros(H, dtype)
-    return Summed((), zero, AddedUp(own, axes), size, "first layer", linear=True), flat
-
-
 def flattened(rows: ColumnwiseArray) -> tuple[ColumnwiseArray, tuple[int, ...]]:
     """(rows [R, C], the shape that each had)."""
-    own = rows.shape[1:]
+    inner = rows.shape[1:]
     value = None if rows.value is None else rows.value.reshape(rows.shape[0], -1)
-    return ColumnwiseArray(rows.owner.ravel(), (rows.shape[0], math.prod(own)), value), own
+    return ColumnwiseArray(rows.owner.ravel(), (rows.shape[0], math.prod(inner)), value), inner

@@ -74,11 +74,7 @@ class DeclaredLayer:
 
     weights: Callable[[Any], tuple[Any, Any]]  # params -> W [F, H], b [H]
     head: Ending  # (params, hidden [R, H]) -> [R] or [R, K], the model's chosen output
-
-    @property
-    def declared(self) -> bool:
-        """See `Structure.declared`."""
-        return True
+    declared = True
 
     def of(self, params: Any) -> Dense:
         """See `Structure.of`."""
@@ -102,22 +98,17 @@ def ready(
         return structure
     if not isinstance(structure, FirstLayer | Split):
         raise InputTypeError(
-            f'structure= must be a xaijax.FirstLayer, a xaijax.Split, "{PLAIN}" or None, got '
+            f"structure= must be a xaijax.FirstLayer, a xaijax.Split, {PLAIN!r} or None, got "
             f"{came(structure)}."
         )
     if backend != "jax":
         raise InputError(
-            f"structure= describes functions that JAX traces, and {name} is none. Leave it out: "
-            "what is known of an estimator that runs in JAX is found."
+            f"structure= is for functions that JAX traces, and {name} is none. Leave it out."
         )
 
     def given(function: Any, what: str) -> DeclaredFunction:
-        return DeclaredFunction(
-            function,
-            has_params,
-            precision,
-            f"{what} of the xaijax.{type(structure).__name__} of {name}",
-        )
+        what = f"{what} of the xaijax.{type(structure).__name__} of {name}"
+        return DeclaredFunction(function, has_params, precision, what)
 
     if isinstance(structure, Split):
         ending = Ending.of(given(structure.rest, "rest"), select, name)
@@ -139,20 +130,17 @@ def declared(
         if not np.isfinite(np.asarray(jax.jit(split.of)(model.params).bias)).all():
             raise InputError(
                 f"structure=: first of the xaijax.Split of {model.name} is not finite for a row of "
-                "zeros, which the part of each player is read from. Shift its input there, or "
-                "leave structure= out."
+                "zeros, which the parts are read from. Shift its input there."
             )
         off, agreement = compare(split, model, rows, evaluate, programs)
         if agreement is None:
             raise InputError(
                 f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-                f"rest(first(X)) differs from the model ({off}). Fix first= and rest= of the "
-                "xaijax.Split, or leave structure= out. If both are right, first of a row of "
-                "zeros is far larger than what the players add to it: subtract it."
+                f"rest(first(X)) differs ({off}). Fix first= and rest= of the xaijax.Split. If "
+                "both are right, first of a row of zeros is far larger than the parts: subtract it."
             )
         return split, agreement
-    weights, bias = model.structure.weights(model.params)
-    F = rows[0].size
+    (weights, bias), F = model.structure.weights(model.params), rows[0].size
     if weights.shape[:1] != (F,) or bias.shape != weights.shape[1:]:
         raise InputError(
             f"structure=: the first layer of {model.name} must have weights [{F}, H] and a bias "
@@ -162,8 +150,7 @@ def declared(
     if agreement is None:
         raise InputError(
             f"structure= does not describe {model.name}: on {len(rows)} probe rows and hybrids of "
-            f"them head(X W + b) differs from the model ({off}). Fold what is done to the input "
-            "before the layer into W and b, or leave structure= out."
+            f"them head(X W + b) differs ({off}). Fold what comes before the layer into W and b."
         )
     return model.structure, agreement
 
@@ -225,7 +212,7 @@ class Ending:
         return self.whole(params, hidden)
 
 
-PROBE_ROWS = 32
+PROBE_ROWS = 32  # as many as the probe asks
 
 
 @public_class
@@ -298,11 +285,7 @@ class DeclaredSplit:
     hidden: tuple[int, ...]  # of one row
     multiplications: float  # of `first`, for a row
     dtype: str  # of the rows
-
-    @property
-    def declared(self) -> bool:
-        """See `Structure.declared`."""
-        return True
+    declared = True
 
     def of(self, params: Any) -> Summed:
         """See `Structure.of`."""
@@ -337,8 +320,7 @@ class GivenSplit:
             came = [f"{one.dtype}{list(one.shape)}" for one in outputs]
             raise InputError(
                 f"structure=: first of the xaijax.Split of {name} must return one array [R, ...] "
-                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}. "
-                "If only the dtype is another, cast it by .astype(X.dtype)."
+                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}."
             )
         work = max(multiplications(trace.jaxpr, PROBE_ROWS), float(math.prod(outputs[0].shape[1:])))
         flat = Flat(self.first, rows.shape[1:])

@@ -25,7 +25,6 @@ from xaijax.models.structure.column_map import (
     AtLayer,
     ColumnwiseArray,
     NoLayer,
-    Repeated,
     Turned,
     bare,
     run_trace,
@@ -50,11 +49,7 @@ class FoundLayer:
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
     look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
     programs: dict[Any, Any] = field(default_factory=dict)  # of the head, for all explainers
-
-    @property
-    def declared(self) -> bool:
-        """See `Structure.declared`."""
-        return False
+    declared = False
 
     def of(self, params: Any) -> Columnwise:
         """See `Structure.of`; raises NoLayer."""
@@ -114,9 +109,9 @@ class FoundLayer:
         value = None if rows is None else jnp.asarray(rows, self.dtype).reshape(shape)
         stand_in = ColumnwiseArray(owner, shape, value)
         # As a program gets them: NumPy's float64 as float32, where it is run step by step.
-        given = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
-        arguments = [*given, stand_in]
-        (out,) = run_trace(trace.jaxpr, trace.consts, arguments, R, layer, Repeated())
+        flat = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(params)]
+        arguments = [*flat, stand_in]
+        (out,) = run_trace(trace.jaxpr, trace.consts, arguments, R, layer, {})
         if isinstance(out, ColumnwiseArray | Turned):
             raise NoLayer
         return bare(out)
@@ -201,21 +196,21 @@ def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
 
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        own = [marked(v) for v in equation.invars]
-        out = [any(own)] * len(equation.outvars)
-        if any(own):
+        marks = [marked(v) for v in equation.invars]
+        out = [any(marks)] * len(equation.outvars)
+        if any(marks):
             if name in AFFINE_CALLS:
-                inner = _outputs(equation.params[AFFINE_CALLS[name]].jaxpr, own)
+                inner = _outputs(equation.params[AFFINE_CALLS[name]].jaxpr, marks)
                 if inner is None:
                     return None
                 out = inner
-            elif not _is_affine(equation, name, own):
+            elif not _is_affine(equation, name, marks):
                 return None
         depends.update(zip(equation.outvars, out, strict=True))
     return [marked(v) for v in jaxpr.outvars]
 
 
-def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
+def _is_affine(equation: Any, name: str, marks: list[bool]) -> bool:
     floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
     if not floats:
         return False
@@ -225,7 +220,7 @@ def _is_affine(equation: Any, name: str, own: list[bool]) -> bool:
     if name in SUMS or name in ("concatenate", "stack"):
         return True
     if name in KEPT:
-        return not any(own[1:])
+        return not any(marks[1:])
     if name in ("mul", "dot_general"):
-        return sum(own) == 1
-    return name == "div" and not own[1]
+        return sum(marks) == 1
+    return name == "div" and not marks[1]

@@ -89,9 +89,9 @@ class Columns(Sequence[ColumnSource | None]):
 
     def chosen(self, places: Iterable[int]) -> Columns:
         """The columns at these places."""
-        own = [int(place) for place in places]
-        gaps, maps = [self.gaps[j] for j in own], [self.maps[j] for j in own]
-        sources = [self._sources[j] for j in own]
+        wanted = [int(place) for place in places]
+        gaps, maps = [self.gaps[j] for j in wanted], [self.maps[j] for j in wanted]
+        sources = [self._sources[j] for j in wanted]
         return Columns(sources, self.dtype, gaps, maps, self.lazy, self.centre)
 
     def changed(self) -> Columns:
@@ -237,8 +237,8 @@ class Reader:
                 f"{argument} has rows of shape {tuple(rows.shape[1:])}, but {self.name} was fitted "
                 f"on {len(self.sources)} columns."
             )
-        given = rows_of(rows)
-        if not given.is_frame and self._plain:
+        table = rows_of(rows)
+        if not table.is_frame and self._plain:
             filled = any(source.filled for source in self.sources)
             if self.shifted:
                 rows = np.asarray(rows, np.float64) - [source.shift for source in self.sources]
@@ -249,7 +249,7 @@ class Reader:
             if source.read is None:
                 continue  # all alike, so that nothing is asked for it
             read = self._values if source.read == "value" else self._places
-            codes[:, j] = read(source, given.column(j), argument)
+            codes[:, j] = read(source, table.column(j), argument)
         return codes
 
     @property
@@ -259,10 +259,10 @@ class Reader:
 
     def middle(self, rows: Any) -> np.ndarray:
         """What is worth taking from each column of rows that `codes` accepts, float64 [F]."""
-        given = rows_of(rows)
+        table = rows_of(rows)
         return np.array(
             [
-                middle_of(given.column(source.index)) if source.read == "value" else 0.0
+                middle_of(table.column(source.index)) if source.read == "value" else 0.0
                 for source in self.sources
             ]
         )
@@ -278,8 +278,7 @@ class Reader:
             return self.codes(rows, argument)
         except Untranslatable as reason:
             raise InputError(
-                f"{argument}: {self.name} cannot run in JAX on these rows: {reason}. Say "
-                f"as_model(..., backend='host')."
+                f"{argument}: {self.name} cannot run in JAX on it: {reason}. Say backend='host'."
             ) from None
 
     def _values(self, source: ColumnSource, column: np.ndarray, argument: str) -> np.ndarray:

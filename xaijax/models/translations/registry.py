@@ -142,14 +142,13 @@ def register_translation(
     """
     if not isinstance(estimator_type, type):
         raise InputTypeError(
-            f"estimator_type must be a class, got {type(estimator_type).__name__}. Pass "
-            f"type(estimator)."
+            f"estimator_type must be a class; got {type(estimator_type).__name__}. Pass type(it)."
         )
     replaces = check_flag("override", override)
     if _entry(estimator_type) is not None and not replaces:
         raise InputError(
             f"estimator_type: {estimator_type.__name__} has a translation already. Say "
-            f"override=True to put another in its place."
+            "override=True."
         )
     check_flag("mixed", mixed)
 
@@ -165,10 +164,10 @@ def register_translation(
 
 
 def _entry(kind: type) -> _Entry | None:
-    own = _REGISTERED.get(kind)
-    if own is None and of_sklearn(kind):
+    entry = _REGISTERED.get(kind)
+    if entry is None and of_sklearn(kind):
         return _BUILT_IN.get(kind.__name__)
-    return own
+    return entry
 
 
 def asks_thresholds(estimator: Any) -> bool:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.models.translations.columns import Columns
+from xaijax.models.translations.columns import Columns, rounded_down
 from xaijax.models.translations.registry import Head, Translation, place, then, translates
 from xaijax.tables.table import Untranslatable
 
@@ -54,10 +54,7 @@ def bernoulli(estimator: Any, columns: Columns) -> Translation:
         for source in columns:
             if source is not None:
                 source.cuts.append(np.array([float(cut)]))
-        from_float64 = np.float64(cut)
-        cut = columns.dtype.type(from_float64)
-        if np.float64(cut) > from_float64:
-            cut = np.nextafter(cut, columns.dtype.type(-np.inf))
+        cut = rounded_down(np.asarray(cut, np.float64), columns.dtype)
 
     def joint(params: Any, rows: Any) -> Any:
         ones = rows if cut is None else (rows > cut).astype(rows.dtype)
@@ -90,10 +87,8 @@ def categorical(estimator: Any, columns: Columns) -> Translation:
     full = np.full((len(tables), width, len(estimator.classes_)), np.nan)
     for j, table in enumerate(tables):
         full[j, : table.shape[1]] = table.T
-    params = {
-        "tables": columns.number(full),
-        "prior": columns.number(estimator.class_log_prior_),
-    }
+    prior = columns.number(estimator.class_log_prior_)
+    params = {"tables": columns.number(full), "prior": prior}
 
     def joint(params: Any, rows: Any) -> Any:
         known = (rows >= 0) & (rows < width)

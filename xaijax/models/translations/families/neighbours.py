@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -75,13 +76,13 @@ def _neighbours(
 
 def _power(estimator: Any) -> float:
     """p of the Minkowski distance that `metric` names."""
-    metric, given = estimator.effective_metric_, estimator.effective_metric_params_ or {}
+    metric, options = estimator.effective_metric_, estimator.effective_metric_params_ or {}
     named = {"euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0}
     named |= {"chebyshev": np.inf, "infinity": np.inf}
-    if metric in named and not given:
+    if metric in named and not options:
         return named[metric]
-    if metric == "minkowski" and given.get("w") is None and set(given) <= {"p", "w"}:
-        return float(given.get("p", 2.0))
+    if metric == "minkowski" and options.get("w") is None and set(options) <= {"p", "w"}:
+        return float(options.get("p", 2.0))
     raise Untranslatable(f"its metric, {metric!r}, has no translation")
 
 
@@ -90,7 +91,6 @@ class Ties:
 
     def __init__(self, train: np.ndarray, k: int, power: float, dtype: Any) -> None:
         self.train, self.k, self.power, self.dtype = train, k, power, dtype
-        self._search: Any = None  # float64; a tree, made when first asked
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """bool [M] of rows [M, F].
@@ -102,21 +102,19 @@ class Ties:
         known = np.isfinite(rows).all(axis=1)  # no other row has neighbours
         if self.k >= len(self.train) or not known.any():
             return tied
-        far, _ = self._neighbours().kneighbors(rows[known])
+        far, _ = self._search.kneighbors(rows[known])
         size = np.maximum(np.abs(rows[known]).max(axis=1), np.abs(self.train).max())
         rounding = 4 * rows.shape[1] * np.finfo(self.dtype).eps * size
         tied[known] = far[:, self.k] - far[:, self.k - 1] <= rounding
         return tied
 
-    def _neighbours(self) -> Any:
+    @cached_property
+    def _search(self) -> Any:  # float64
         from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
 
-        if self._search is None:
-            # Both sum the differences themselves; "auto" may expand the square, which rounds more.
-            algorithm = "kd_tree" if self.power >= 1 else "brute"
-            given: Any = {"n_neighbors": self.k + 1, "algorithm": algorithm, "p": self.power}
-            search = NearestNeighbors(**given)
-            with warnings.catch_warnings():  # "not a metric", which the estimator's own fit said
-                warnings.simplefilter("ignore", UserWarning)
-                self._search = search.fit(self.train)
-        return self._search
+        # Both sum the differences themselves; "auto" may expand the square, which rounds more.
+        algorithm = "kd_tree" if self.power >= 1 else "brute"
+        options: Any = {"n_neighbors": self.k + 1, "algorithm": algorithm, "p": self.power}
+        with warnings.catch_warnings():  # "not a metric", which the estimator's own fit said
+            warnings.simplefilter("ignore", UserWarning)
+            return NearestNeighbors(**options).fit(self.train)

@@ -22,11 +22,9 @@ from xaijax.tables.table import Untranslatable
 def standard(estimator: Any, columns: Columns) -> Translation:
     """(x - mean) / scale; NaN stays."""
     count = len(columns)
-    mean = np.zeros(count) if estimator.mean_ is None else estimator.mean_
-    scale = np.ones(count) if estimator.scale_ is None else estimator.scale_
     # Without with_mean the means are fitted all the same.
-    mean = mean if estimator.with_mean else np.zeros(count)
-    scale = scale if estimator.with_std else np.ones(count)
+    mean = estimator.mean_ if estimator.with_mean else np.zeros(count)
+    scale = estimator.scale_ if estimator.with_std else np.ones(count)
     columns.as_values()
     if columns.lazy:
         pairs = zip(mean, scale, strict=True)
@@ -117,9 +115,9 @@ def imputer(estimator: Any, columns: Columns) -> Translation:
         outputs = columns.mapped(maps, fills=True)
         return Translation(params, {"transform": transform}, "fill", True, outputs)
     texts = [isinstance(value, str) for value in fills]
-    kept = [s if text else None for s, text in zip(columns, texts, strict=True)]
-    gaps = [None] * len(kept) if key_of(gone) is MISSING else columns.gaps
-    outputs = Columns(kept, columns.dtype, gaps, None, columns.lazy, columns.centre)
+    sources = [s if text else None for s, text in zip(columns, texts, strict=True)]
+    gaps = [None] * len(sources) if key_of(gone) is MISSING else columns.gaps
+    outputs = Columns(sources, columns.dtype, gaps, None, columns.lazy, columns.centre)
     return Translation(params, {"transform": transform}, "fill", True, outputs)
 
 

@@ -19,25 +19,6 @@ from xaijax_kernels.structures.named import xaijax_gaussian_sums
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")
 
 
-def _kernel(
-    estimator: Any, vectors: np.ndarray, columns: Columns
-) -> tuple[dict[str, np.ndarray], Any]:
-    """(params with "vectors" [V, F], (params, rows) -> k(row, vector) [R, V])."""
-    gamma, power, shift = estimator._gamma, estimator.degree, estimator.coef0
-    params = {
-        "vectors": columns.number(vectors),
-        "gamma": columns.number(gamma),
-        "shift": columns.number(shift),
-    }
-    of_product = {
-        "linear": lambda params, x: x,
-        "poly": lambda params, x: (params["gamma"] * x + params["shift"]) ** power,
-        "sigmoid": lambda params, x: jnp.tanh(params["gamma"] * x + params["shift"]),
-    }
-    chosen = of_product[estimator.kernel]
-    return params, lambda params, rows: chosen(params, rows @ params["vectors"].T)
-
-
 def _machine(
     estimator: Any, coefficients: np.ndarray, columns: Columns, less: Any = 0.0
 ) -> tuple[Any, Head]:
@@ -59,15 +40,28 @@ def _machine(
         }
 
         def sums(params: Any, rows: Any) -> Any:
-            own = (params[name] for name in ("vectors", "gamma", "coefficients", "bias"))
-            return xaijax_gaussian_sums(rows, *own)
+            parts_of = (params[name] for name in ("vectors", "gamma", "coefficients", "bias"))
+            return xaijax_gaussian_sums(rows, *parts_of)
 
         return parts, sums
-    params, kernel = _kernel(estimator, vectors, columns)
-    params["coefficients"], params["bias"] = columns.number(coefficients), bias
+    power = estimator.degree
+    of_product = {
+        "linear": lambda params, x: x,
+        "poly": lambda params, x: (params["gamma"] * x + params["shift"]) ** power,
+        "sigmoid": lambda params, x: jnp.tanh(params["gamma"] * x + params["shift"]),
+    }
+    kernel = of_product[estimator.kernel]
+    params = {
+        "vectors": columns.number(vectors),
+        "gamma": columns.number(estimator._gamma),
+        "shift": columns.number(estimator.coef0),
+        "coefficients": columns.number(coefficients),
+        "bias": bias,
+    }
 
     def scores(params: Any, rows: Any) -> Any:
-        return kernel(params, rows) @ params["coefficients"] + params["bias"]
+        products = kernel(params, rows @ params["vectors"].T)
+        return products @ params["coefficients"] + params["bias"]
 
     return params, scores
 
@@ -82,8 +76,8 @@ def _mixed(coefficients: np.ndarray) -> np.ndarray:
     place = np.empty(len(coefficients))
     signs, group = np.unique(np.sign(coefficients), axis=0, return_inverse=True)
     for g in range(len(signs)):
-        own = np.flatnonzero(group.reshape(-1) == g)
-        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+        members = np.flatnonzero(group.reshape(-1) == g)
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
     return np.argsort(place, kind="stable")
 
 
@@ -105,14 +99,9 @@ def classifier(estimator: Any, columns: Columns) -> Translation:
     params, scores = _machine(estimator, _of_pairs(estimator, first, second), columns)
     if len(estimator.classes_) == 2:
         # scikit-learn turns the sign; libsvm decides for the first class above 0.
-        return Translation(
-            params,
-            {
-                "decision": then(scores, lambda x: -x[:, 0]),
-                "label": then(scores, lambda x: (x[:, 0] <= 0).astype("int32")),
-            },
-            "kernel",
-        )
+        label = then(scores, lambda x: (x[:, 0] <= 0).astype("int32"))
+        heads = {"decision": then(scores, lambda x: -x[:, 0]), "label": label}
+        return Translation(params, heads, "kernel")
     one_first = jax.nn.one_hot(first, len(estimator.classes_), dtype=columns.dtype)  # [P, K]
     one_second = jax.nn.one_hot(second, len(estimator.classes_), dtype=columns.dtype)
 

@@ -14,7 +14,7 @@ read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,22 +77,6 @@ def _folded(trees: list[Tree], columns: Columns, seen: Any) -> list[Tree]:
     return made
 
 
-def _summed(trees: list[Tree], columns: Columns, missing: bool) -> tuple[Any, Head]:
-    params, levels = forest(trees, columns)
-    # A gap that a step before the tree fills reaches it still, and goes where its filling would.
-    missing |= any(function is not None for function in columns.maps)
-    return _by_leaves(params, trees, levels, missing, columns)
-
-
-def _by_leaves(
-    params: Any, trees: list[Tree], levels: int, missing: bool, columns: Columns
-) -> tuple[Any, Head]:
-    def walk(params: Any, rows: Any) -> Any:
-        return sums(params, rows, levels, missing)
-
-    return summed_by_leaves(params, walk, trees, levels, columns, len(columns))
-
-
 def _takes_nan(estimator: Any) -> bool:
     return bool(estimator.__sklearn_tags__().input_tags.allow_nan)
 
@@ -129,9 +113,9 @@ def _mean(estimators: Any, columns: Columns, classes: Any, whole: Any) -> Transl
 
 def _of_targets(value: np.ndarray, counts: list[int], T: int) -> np.ndarray:
     """The class shares of all targets side by side, [m, targets, classes] -> [m, K], over T."""
-    own = [value[:, t, :count] for t, count in enumerate(counts)]
-    totals = [share.sum(axis=1, keepdims=True) for share in own]
-    whole = zip(own, totals, strict=True)
+    shares = [value[:, t, :count] for t, count in enumerate(counts)]
+    totals = [share.sum(axis=1, keepdims=True) for share in shares]
+    whole = zip(shares, totals, strict=True)
     return np.concatenate([a / np.where(total == 0, 1, total) / T for a, total in whole], axis=1)
 
 
@@ -233,9 +217,7 @@ def histogram_boosting(estimator: Any, columns: Columns) -> Translation:
     stages = estimator._predictors
     K = estimator.n_trees_per_iteration_
     trees = [_histogram(one, k, K) for stage in stages for k, one in enumerate(stage)]
-    trees = _folded(trees, inner, np.float64)
-    params, levels = forest(trees, columns)
-    params, head = _by_leaves(params, trees, levels, True, inner)
+    params, head = _summed(_folded(trees, inner, np.float64), inner, True)
     guess = np.ravel(estimator._baseline_prediction)
     classifies, link = hasattr(estimator, "classes_"), type(estimator._loss.link).__name__
     if not classifies and link == "IdentityLink":
@@ -296,36 +278,32 @@ def _categories(bitsets: np.ndarray, split: np.ndarray, missing: np.ndarray) -> 
 LEAVES_PER_STEP = 128
 
 
-def summed_by_leaves(
-    params: dict[str, Any],
-    walk: Callable[[Any, Any], Any],
-    trees: Sequence[Tree],
-    levels: int,
-    columns: Columns,
-    width: int,
-) -> tuple[dict[str, Any], Callable[[Any, Any], Any]]:
+def _summed(trees: list[Tree], columns: Columns, missing: bool) -> tuple[dict[str, Any], Head]:
     """(params, the sum of leaves' values [R, K]) which a trace shows as boxes, where that pays.
 
-    walk(params, rows [R, C]) -> [R, K]; width: C.
+    missing: rows may hold NaN.
     """
+    params, levels = forest(trees, columns)
+    # A gap that a step before the tree fills reaches it still, and goes where its filling would.
+    missing |= any(function is not None for function in columns.maps)
+
+    def walk(params: Any, rows: Any) -> Any:
+        return sums(params, rows, levels, missing)
+
     K = trees[0].value.shape[1]
     leaves = sum(int((tree.left < 0).sum()) for tree in trees)
     categorical = any(tree.goes_left is not None for tree in trees)
     if categorical or leaves * K > LEAVES_PER_STEP * len(trees) * max(levels, 1):
         return params, walk
-    parts = zip(*(_boxes(tree, width) for tree in trees), strict=True)
+    parts = zip(*(_boxes(tree, len(columns)) for tree in trees), strict=True)
     low, high, values = (np.concatenate(part) for part in parts)
-    boxes = {
-        "low": low.astype(columns.dtype),
-        "high": high.astype(columns.dtype),
-        "values": columns.number(values),
-    }
+    dtype = columns.dtype
+    boxes = (low.astype(dtype), high.astype(dtype), columns.number(values))
 
-    def sums(params: Any, rows: Any) -> Any:
-        own = (params["leaves"][name] for name in ("low", "high", "values"))
-        return xaijax_leaf_sums(rows, *own, params, walk)
+    def by_leaves(params: Any, rows: Any) -> Any:
+        return xaijax_leaf_sums(rows, *params["leaves"], params, walk)
 
-    return params | {"leaves": boxes}, sums
+    return params | {"leaves": boxes}, by_leaves
 
 
 def _boxes(tree: Tree, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -363,29 +341,25 @@ def folded(
     thresholds, left = np.array(cuts, np.float64), left.copy()
     exact = np.dtype(seen) == columns.dtype  # JAX sees what the tree does
     for j in np.unique(feature):
-        own = feature == j
+        splits = feature == j
         source, mapped = columns[int(j)], columns.maps[int(j)]
-        step = _identity if mapped is None else mapped
+        step = mapped or (lambda x: x)
 
         def goes(x: np.ndarray, cuts: np.ndarray, step: Map = step) -> np.ndarray:
             with np.errstate(all="ignore"):
                 return step(x).astype(seen) <= cuts
 
         if mapped is not None or (seen == np.float32 and not exact):
-            distinct, place = np.unique(cuts[own], return_inverse=True)
-            thresholds[own] = _largest(goes, distinct)[place]
+            distinct, place = np.unique(cuts[splits], return_inverse=True)
+            thresholds[splits] = _largest(goes, distinct)[place]
         if mapped is not None:
             filled = step(np.array([np.nan]))
             if not np.isnan(filled[0]):
-                left[own] = filled.astype(seen) <= cuts[own]
+                left[splits] = filled.astype(seen) <= cuts[splits]
         # Rounding to the nearest float32 is what a tree does itself, before it compares.
         if source is not None and (mapped is not None or not exact):
-            source.cuts.append(np.unique(thresholds[own]))
+            source.cuts.append(np.unique(thresholds[splits]))
     return thresholds, left
-
-
-def _identity(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 def _largest(goes: Callable[[np.ndarray, np.ndarray], np.ndarray], cuts: np.ndarray) -> np.ndarray:
@@ -439,7 +413,7 @@ def forest(trees: list[Tree], columns: Columns) -> tuple[dict[str, np.ndarray], 
         place[order] = np.arange(len(order))
         leaf = tree.left[order] < 0
         left = np.where(leaf, np.arange(len(order)), place[tree.left[order]])
-        own = {
+        arrays_of_tree = {
             "left": (left + nodes).astype(np.int32),
             "feature": np.where(leaf, 0, tree.feature[order]).astype(np.int32),
             "threshold": np.where(leaf, np.inf, tree.threshold[order]).astype(tree.threshold.dtype),
@@ -452,9 +426,9 @@ def forest(trees: list[Tree], columns: Columns) -> tuple[dict[str, np.ndarray], 
                 split = np.where(leaf, -1, tree.category_split[order])
                 split = np.where(split < 0, -1, split + splits).astype(np.int32)
                 splits += len(tree.goes_left)
-                own["goes_left"] = _wide(tree.goes_left, width)
-            own["category_split"] = split
-        for name, array in own.items():
+                arrays_of_tree["goes_left"] = _wide(tree.goes_left, width)
+            arrays_of_tree["category_split"] = split
+        for name, array in arrays_of_tree.items():
             parts.setdefault(name, []).append(array)
         roots.append(nodes)
         nodes, levels = nodes + len(order), max(levels, depth)
