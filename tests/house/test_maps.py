@@ -27,7 +27,6 @@ UNTYPED = {
     "xaijax/methods/qii/outcome.py": 5,
     "xaijax/methods/qii/problem.py": 1,
     "xaijax/models/queries/findings.py": 3,
-    "xaijax/models/model.py": 1,
     "xaijax/models/structure/agreement.py": 4,
     "xaijax/models/structure/declared.py": 1,
 }

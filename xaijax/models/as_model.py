@@ -23,6 +23,7 @@ from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
 from xaijax.models.base.trace import Selected, StateAtTrace, traced
+from xaijax.models.base.traced_once import made_once
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
@@ -201,7 +202,9 @@ def as_model(
         read_as = f if source.again is None else source.again[0]
         state_of_f = StateAtTrace(read_as, source.name)
         whole = traced(head, precision, source.name, state_of_f)
-        apply = Selected(whole, select, precision, state_of_f)
+        use = precision, source.name, source.params is None, repr(chosen), repr(known), columns
+        apply = made_once(f, use, lambda: Selected(whole, select, precision, state_of_f))
+        whole = apply.whole
         if source.own is not None:
             fields["comparison"] = Bridged(source.name, whole, source.params, source.own)
         return Model(loop="jax", apply=apply, scores=whole, params=source.params, **fields)

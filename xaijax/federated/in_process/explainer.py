@@ -28,7 +28,7 @@ from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.models import explainer_class, model_of
+from xaijax.models import Model, explainer_class, model_of
 from xaijax.players.index import IndexLike, index_weights
 from xaijax.players.players import Players
 from xaijax.results.explanation import Explanation
@@ -511,7 +511,7 @@ def _score_of(metric: Any, y: np.ndarray) -> Score:
         raise InputTypeError(f"metric must be 'accuracy' or callable(y, answers), got {metric!r}.")
     function: Callable[[Any, Any], Any] = metric
 
-    def score(model: Any, rows: Any) -> float:
+    def score(model: Model, rows: Any) -> float:
         number = np.asarray(function(y, model.predict(rows)))
         if number.ndim or number.dtype.kind not in "biuf":
             raise InputTypeError(f"metric must return one number, got {number!r}.")

@@ -11,6 +11,6 @@ Reading order:
     keras        Keras 3 models, on JAX or on the host
     torch        PyTorch modules, on the host or through torchax
     onnx         ONNX files, on the host
-    modules      what the adapters of neural libraries share
     functions    plain functions, traced by JAX or run on the host
+    modules      what the adapters of neural libraries share
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
 from xaijax.core.reads import Reads, changed, reads_of, shown
 from xaijax.models.base.outputs import check_traced_shape
+from xaijax.models.base.traced_once import state_of
 
 MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
 DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
@@ -214,6 +215,8 @@ class StateAtTrace:
         # None for all of them.
         self._moved: dict[str, set[int] | None] = {}
         self._token: object = None  # of `_anew`
+        self.strict: Hashable | None = None  # `state_of` at the first trace
+        self.taken = False  # whether a trace has taken the state
 
     def refuse_changed(self) -> None:
         """Raises InputError if what the function reads has changed since the first trace."""
@@ -223,9 +226,10 @@ class StateAtTrace:
     @contextlib.contextmanager
     def traced(self) -> Iterator[None]:
         """Compares the state around each trace, or takes it at the first one."""
-        before = reads_of(self._f)
+        before, strict = reads_of(self._f), None
         if self._reads is None:
             self._refuse_stale(before.arrays)
+            strict = state_of(self._f)
             self._token = object() if self._elsewhere(before) else None
         else:
             self._compare(before)
@@ -237,6 +241,7 @@ class StateAtTrace:
             known = self._moved.setdefault(name, set())
             self._moved[name] = None if places is None or known is None else known | places
         if self._reads is None:
+            self.strict, self.taken = strict, True
             for one in before.functions:  # which JAX may not trace again
                 _traced_by[one()] = weakref.ref(self)
         self._reads = Reads(after.facts)

@@ -144,6 +144,7 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
         (facts_of(model), shape, str(dtype)),
         None if traced.jaxpr.effects else digest,
         sum(getattr(one, "nbytes", 0) for one in traced.jaxpr.consts),
+        model.scores,
         lambda count: trace_without_places(apply, model.params, rows(count)),
     )
     if "probe" not in programs:
@@ -246,6 +247,10 @@ LARGEST = 1 << 26  # bytes of constants, above which they go with the last model
 class ProgramCache(dict[Any, Any]):
     """What is compiled of one program; the probe's own is at "probe"."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: weakref.WeakSet[Any] = weakref.WeakSet()  # that are traced to it
+
 
 _known: weakref.WeakValueDictionary[Hashable, ProgramCache] = weakref.WeakValueDictionary()
 _recent: OrderedDict[Hashable, ProgramCache] = OrderedDict()
@@ -262,7 +267,11 @@ def facts_of(model: Model) -> tuple[Any, ...]:
 
 
 def kept_of(
-    facts: Hashable, digest: bytes | None, constants: int, trace: Callable[[int], Any]
+    facts: Hashable,
+    digest: bytes | None,
+    constants: int,
+    whole: Any,
+    trace: Callable[[int], Any],
 ) -> ProgramCache:
     """What is kept of the program with this digest; empty if it is not known yet.
 
@@ -270,20 +279,26 @@ def kept_of(
         facts: `facts_of` the model, and the shape and dtype of its rows.
         digest: that of the trace for the probe's rows; None: it does not hold all that is done.
         constants: bytes of the trace's constants.
+        whole: the function that is traced.
         trace: (number of rows) -> the model's closed trace, which is compared with the one known.
     """
     if digest is None:
         return ProgramCache()
     name = (facts, digest)
     cache = _known.get(name)
-    if cache is None or not all(same_steps(one, trace(R)) for R, one in _traces(cache).items()):
+    if cache is None or not (whole in cache.functions or _same(cache, trace)):
         cache = _known[name] = ProgramCache()
+    cache.functions.add(whole)
     if constants <= LARGEST:
         _recent[name] = cache
         _recent.move_to_end(name)
         while len(_recent) > RECENT:
             _recent.popitem(last=False)
     return cache
+
+
+def _same(cache: ProgramCache, trace: Callable[[int], Any]) -> bool:
+    return all(same_steps(one, trace(R)) for R, one in _traces(cache).items())
 
 
 def _traces(programs: ProgramCache) -> dict[int, Any]:
