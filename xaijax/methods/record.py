@@ -27,6 +27,7 @@ import numpy as np
 from xaijax.core.reads import of_library
 from xaijax.core.version import __version__
 from xaijax.games.measure.replacement.base import array_bytes
+from xaijax.games.measure.score import read_outputs
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import kept_rows
 
@@ -60,6 +61,23 @@ def instances(X: Any, rows: Any) -> dict[str, Any]:
     return {"data": kept_rows(X, rows), "instance_index": rows_of(X).index}
 
 
+def target_columns(model: Any, outputs: Any, rows: Any) -> np.ndarray | None:
+    """Returns column numbers [N, 1] of `outputs=`; None for "predicted" and for all outputs."""
+    if outputs is None:
+        return None
+    names = getattr(model, "output_names", None)
+    return read_outputs(outputs, len(rows_of(rows)), model.classes, names)
+
+
+def outputs_of(columns: np.ndarray | None, names: Any) -> dict[str, Any]:
+    """Returns the part of stats that says which output [N] each instance has; names [K] or None."""
+    if columns is None:
+        return {}
+    columns = columns.astype(np.int64)
+    named = {} if names is None else {"output_names": np.array(names)[columns]}
+    return {"outputs": columns} | named
+
+
 def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[str, Any]:
     """Returns the part of stats that says what a run cost, and where it ran.
 
@@ -73,6 +91,16 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
         "compile_seconds": compile_seconds,
         "backend": "host" if engine.on_host else "jax",
         "devices": [str(d) for d in engine.devices],
+    }
+
+
+def sources(explainer: Any, X: Any, engine: Engine) -> dict[str, Any]:
+    """Returns the part of stats that says what a run read: seed, dtypes, sum of the weights."""
+    return {
+        "seed": explainer.seed,
+        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
+        "answer_dtype": engine.findings.answer_dtype,
+        "weights_sum": engine.replacement.weights_sum,
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from xaijax.core.pickling import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import EstimatorChoice, warn_long, warn_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, warn_unmet
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
-from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
 from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
@@ -206,33 +206,20 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
 
     seed: seeds the draws, with the explainer's own seed.
     """
-    started = time.perf_counter()
-
-    def progressed(done: int) -> None:
-        bar.update(done)
-
+    answer = partial(_answer, explainer, seed)
     with of_some_rows():
-        rows, game, costs, choice = explainer._begun(X, progressed, explainer._choose)
-    if choice.sampler is None:
-        with of_some_rows():
-            return explainer(X, progress=progress)
-    coming = warn_long(game, costs, choice, explainer.exact)
-    before = game.evaluator.start()
-    bar = progress_bar(progress, coming)
-    with bar:
-        answer = _answer(explainer, game, choice, seed)
-        bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
-    seconds = time.perf_counter() - started
-    return explanation(explainer, X, rows, game, choice, answer, before, seconds)
+        run = explainer._run(X, progress, explainer._choose, explainer._warn_long, answer)
+    return explanation(explainer, run)
 
 
 def _answer(
-    explainer: Explainer, game: GameRun, choice: EstimatorChoice, seed: int
+    explainer: Explainer, seed: int, game: GameRun, choice: EstimatorChoice
 ) -> InstanceValues:
+    if choice.sampler is None:
+        return explainer._answer(game, choice)
     own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
-    assert choice.sampler is not None
     asked = choice.sampler, named(explainer.index), choice.budget
     parts = [
         sampled(game, some, *asked, int(one), choice.rule)

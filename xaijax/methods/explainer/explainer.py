@@ -29,7 +29,7 @@ from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import replacement_of
-from xaijax.games.measure.score import read_outputs, refuse_columns, target_column
+from xaijax.games.measure.score import refuse_columns, target_column
 from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
@@ -40,10 +40,10 @@ from xaijax.methods.explainer.choice import (
     refuse_index,
     warn_long,
 )
-from xaijax.methods.explainer.record import answered, explanation, provenance_of
-from xaijax.methods.explainer.sets import SetsAsked
+from xaijax.methods.explainer.record import ExplainerRun, answered, explanation, provenance_of
+from xaijax.methods.explainer.sets import InteractionQuery
 from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import digests
+from xaijax.methods.record import digests, target_columns
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
@@ -205,14 +205,14 @@ class Explainer:
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, index, limits = self._given
-        asked = cast(Model, self.model)  # models from as_model keep both contracts
-        donors = replacement_of(asked, background, weights, X)
+        model = cast(Model, self.model)  # models from as_model keep both contracts
+        donors = replacement_of(model, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
-        self.output_facts = output_question(asked)
+        self.output_facts = output_question(model)
         self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
-        self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits
+        self._parts = model, *with_own(model, donors, self.players, self._of_each), limits
         self._evaluator = evaluator = Evaluator(*self._parts, offsets=True)
         checks.on_devices(background, "background", evaluator.engine.devices)
         return evaluator
@@ -265,24 +265,10 @@ class Explainer:
         model on the host, if there are more than 10 million rows.
         """
         started = time.perf_counter()
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
         rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
         choose_by = partial(self._choose, rule=rule)
-        rows, game, costs, choice = self._begun(X, progressed, choose_by, outputs=outputs)
-        evaluator = game.evaluator
-        rows_coming = warn_long(game, costs, choice, self.exact)
-        bar = progress_bar(progress, rows_coming)
-        before = evaluator.start()
-        with bar:
-            answer = self._answer(game, choice)
-            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
-        seconds = time.perf_counter() - started
-        return with_top_claims(
-            explanation(self, X, rows, game, choice, answer, before, seconds), rule
-        )
+        run = self._run(X, progress, choose_by, self._warn_long, self._answer, outputs, started)
+        return with_top_claims(explanation(self, run), rule)
 
     def interactions(
         self,
@@ -333,8 +319,8 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
-        asked = SetsAsked(self, index, order, self._open(X).engine.players.count, unbiased)
-        return asked.run(X, self._begun, progress, outputs)
+        players = self._open(X).engine.players.count
+        return InteractionQuery(self, index, order, players, unbiased).run(X, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """Computes the cost of explaining X before it is run.
@@ -387,11 +373,8 @@ class Explainer:
         if X is None:
             X = rows_of(donors.as_read).part(0, 1)
         rows = donors.table.read(X, "X", self.model.allow_nan)
-        own = None
-        if outputs is not None:
-            names = getattr(self.model, "output_names", None)
-            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
-        game = GameRun(evaluator, rows, self.quantity, asks=False, own=own)
+        columns = target_columns(self.model, outputs, rows)
+        game = GameRun(evaluator, rows, self.quantity, asks=False, own=columns)
         engine = game.probe()
         return fingerprint_of(
             digests(game) | ({} if outputs is None else {"outputs": outputs}),
@@ -400,6 +383,34 @@ class Explainer:
             output_names=output_names(engine.findings.output_names, engine.outputs),
             kind=self.index,
         )
+
+    def _run(
+        self,
+        X: Any,
+        progress: Progress,
+        choose: Callable[[GameRun, ExactCost], EstimatorChoice],
+        warn: Callable[[GameRun, ExactCost, EstimatorChoice], int],
+        answer: Callable[[GameRun, EstimatorChoice], InstanceValues],
+        outputs: Any = None,
+        started: float | None = None,
+    ) -> ExplainerRun:
+        """Runs a question of the instances X: what `choose` decides and `answer` computes.
+
+        warn: returns the largest number of model rows, and warns of a long run. started: when the
+            call began; None: now.
+        """
+        started = time.perf_counter() if started is None else started
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        rows, game, costs, choice = self._begun(X, progressed, choose, outputs=outputs)
+        bar = progress_bar(progress, warn(game, costs, choice))
+        before = game.evaluator.start()
+        with bar:
+            values = answer(game, choice)
+            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
+        return ExplainerRun(X, rows, game, choice, values, before, time.perf_counter() - started)
 
     def _begun(
         self,
@@ -419,16 +430,13 @@ class Explainer:
         rows = evaluator.engine.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
         self.players.refuse_unclear(len(rows_of(rows)))
-        own = None
-        if outputs is not None:
-            names = getattr(self.model, "output_names", None)
-            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
-        game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=own)
+        columns = target_columns(self.model, outputs, rows)
+        game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=columns)
         costs = queries.exact_cost(game)
         choice = choose(game, costs)
         evaluator.engine.refuse_too_little_memory()
-        if own is not None:
-            refuse_columns(own, game.probe().findings.outputs)
+        if columns is not None:
+            refuse_columns(columns, game.probe().findings.outputs)
         return rows, game, costs, choice
 
     def _choose(self, game: GameRun, costs: ExactCost, rule: Top | None = None) -> EstimatorChoice:
@@ -438,13 +446,15 @@ class Explainer:
     @cached_property
     def _of_one_output(self) -> Evaluator:
         """The evaluator of `outputs=`, with compiled programs of its own."""
-        asked, donors, players, limits = self._parts
-        return Evaluator(asked, donors, players, limits, score=target_column())
+        return Evaluator(*self._parts, score=target_column())
 
     def check(self, X: Rows) -> None:
         """Raises InputError or InputTypeError for instances that a call would not accept."""
         table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
+
+    def _warn_long(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
+        return warn_long(game, costs, choice, self.exact)
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The values of all instances."""

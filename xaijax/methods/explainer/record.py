@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +21,37 @@ from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
-from xaijax.methods.record import background, cost_of, functions_of, instances, numbers, sizes
+from xaijax.methods.record import (
+    background,
+    cost_of,
+    functions_of,
+    instances,
+    numbers,
+    outputs_of,
+    sizes,
+    sources,
+)
 from xaijax.models.queries.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
+    from xaijax.games.engine.compiled import Clock
     from xaijax.methods.explainer.explainer import Explainer
+
+
+@dataclass(frozen=True)
+class ExplainerRun:
+    """A finished run of an explainer."""
+
+    X: Any  # the instances as given
+    rows: Any  # as read
+    game: GameRun
+    choice: EstimatorChoice
+    answer: InstanceValues
+    before: Clock  # at the start
+    seconds: float
 
 
 def answered(
@@ -87,75 +110,61 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     return replace(answer, base=one, values=values)
 
 
-def explanation(
-    asked: Explainer,
-    X: Any,
-    rows: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-) -> Explanation:
-    """The explanation of a run: values, stats and provenance; before: the clock at the start."""
-    evaluator = game.evaluator
-    scalar = game.engine.outputs == 1  # one number a row, or one output for each instance
-    present = getattr(asked.players, "present", None)
+def explanation(asked: Explainer, run: ExplainerRun) -> Explanation:
+    """The explanation of a run: values, stats and provenance."""
+    answer, present = run.answer, getattr(asked.players, "present", None)
     if present is not None:  # a missing player's value is 0, not the noise of a random model
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
-    errors, efficient = answer.std_errors, asked.exact.index.efficient
     return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        feature_names=asked.players.names,
-        output_names=None if scalar else evaluator.engine.findings.output_names,
-        exact=errors is None,
+        **results_of(asked, run),
         kind=asked.index,
-        stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
-        provenance=provenance_of(asked, game, choice.name),
-        present=present,
+        stats=stats_of(asked, run, asked.exact.index.efficient),
+        provenance=provenance_of(asked, run.game, run.choice.name),
     )
 
 
+def results_of(asked: Explainer, run: ExplainerRun) -> dict[str, Any]:
+    """Returns the fields that values of players and of sets share."""
+    engine, answer = run.game.engine, run.answer
+    scalar = engine.outputs == 1  # one number a row, or one output for each instance
+    return {
+        **numbers(answer.values, answer.base, answer.std_errors, scalar),
+        **instances(run.X, run.rows),
+        "feature_names": asked.players.names,
+        "output_names": None if scalar else engine.findings.output_names,
+        "exact": answer.std_errors is None,
+        "present": getattr(asked.players, "present", None),
+    }
+
+
 def stats_of(
-    asked: Explainer,
-    X: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-    efficient: bool,
-    values: float | None = None,
+    asked: Explainer, run: ExplainerRun, efficient: bool, values: float | None = None
 ) -> dict[str, Any]:
     """Records what the run did and cost.
 
-    efficient: whether base and values add up to f(x); values: as for `rounding`.
+    efficient: whether base and values add up to f(x); values: as for `certificate`.
     """
+    game, choice, answer = run.game, run.choice, run.answer
     evaluator, model = game.evaluator, asked.model
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
     engine, findings = evaluator.engine, evaluator.engine.findings
     if findings.whole and engine.score is None:
-        own = findings.answer_dtype, engine.model.precision
-        warn_of_digits(model.name, *own, answer.base, answer.full)
-    clock = evaluator.clock
-    B, P = evaluator.engine.replacement.count, game.P
+        dtypes = findings.answer_dtype, engine.model.precision
+        warn_of_digits(model.name, *dtypes, answer.base, answer.full)
+    B, P = engine.replacement.count, game.P
     stats: dict[str, Any] = {
-        **cost_of(game, before, seconds),
+        **cost_of(game, run.before, run.seconds),
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
-        "tile_halvings": clock.tile_halvings - before.tile_halvings,
+        "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
         "budget": asked.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        "seed": asked.seed,
-        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": evaluator.engine.findings.answer_dtype,
-        "weights_sum": evaluator.engine.replacement.weights_sum,
+        **sources(asked, run.X, engine),
+        **functions_of(asked.quantity),
     }
-    stats |= functions_of(asked.quantity)
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
@@ -171,20 +180,13 @@ def stats_of(
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
-    if game.own is not None:
-        stats["outputs"] = game.own[:, 0].astype(np.int64)
-        names = evaluator.engine.findings.output_names
-        if names is not None:
-            stats["output_names"] = np.array(names)[stats["outputs"]]
+    stats |= outputs_of(None if game.own is None else game.own[:, 0], findings.output_names)
     queries.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):
-        weights = evaluator.engine.replacement.weights
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: certificate(
-                answer, weights, model, choice.exact, whole, _offset(game), values
-            ),
+            lambda whole: certificate(game, model, answer, choice.exact, whole, values),
             asked.exact.efficient and model.deterministic,
         )
     return stats
@@ -205,12 +207,11 @@ def provenance_of(asked: Explainer, game: GameRun, estimator: str) -> dict[str, 
 
 
 def certificate(
-    answer: InstanceValues,
-    donor_weights: np.ndarray,
+    game: GameRun,
     model: Any,
+    answer: InstanceValues,
     exact: np.ndarray,
     whole: tuple[np.ndarray, np.ndarray] | None,
-    offset: Any = 0.0,
     values: float | None = None,
     subtracted: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -219,14 +220,48 @@ def certificate(
     f(x) is the model's own answer to the full row. If a structure answered (whole: see
     `queries.whole`), f(x) was evaluated separately, and the bound is wider by how far the two
     roundings may differ.
+
+    A sum of n products has the roundings of its n partial sums: each is at most u times that sum,
+    and u^2 / 3 of its square on average. Their total stays within lambda standard deviations except
+    with probability 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8 gives
+    1e-13. The weights of a player add up to 1 with it and to -1 without, so partial sums grow to at
+    most twice the span, and their squares to a third of that on average. Here n = 2^k corners, and
+    the errors of P players and of the donors (weights w) are independent: lambda (2 / 3) sqrt(2^k P
+    sum w^2) u span. The level is exact to a few u; the part of it that was added in float64, the
+    offset, to a few roundings of that.
+
+    subtracted: the size of the terms whose differences are base and f(x), which may be smaller,
+    even 0.
+
+    values: the number of values of players that the result counts as, if it is not of players: a
+    value of a set whose weights are c times as large as a player's counts as c^2.
+
+    A device flushes numbers below the smallest normal one, 2^-126, to 0: this concerns each product
+    of a sum.
+
+    Sampled values are computed in float64 from means that are already rounded, the same ones on
+    both sides: n is the number of coalitions, and there is no mean over donors.
     """
+    engine = game.engine
+    # The offset was added to the level in float64, [] or [K].
+    offset = 0.0 if engine.offset is None or not game.quantity.linear else engine.offset
+    single = model.backend == "jax" and model.precision != "float64"
+    double = 0.5 * np.finfo(np.float64).eps  # for sums on the host, at most over all sets
+    u = np.where(exact, 0.5 * np.finfo(np.float32).eps if single else double, double)
+    P = answer.values.shape[1] if values is None else values
     with np.errstate(invalid="ignore"):  # answers that are not finite may be allowed
         full = answer.full if whole is None else whole[0]
         residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, offset, values, subtracted)
-        if whole is not None:
-            bound = bound + whole[1].max(axis=1)
-    return residual, bound
+        level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+        level = np.maximum(level, subtracted)
+        added = 8.0 * double * np.abs(offset).max()
+        weights = engine.replacement.weights
+        donors = np.where(exact, math.sqrt(float((weights**2).sum())), 1.0)
+        spread = np.sqrt(answer.summed * P) * donors
+        added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
+        lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
+        bound = u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost
+        return residual, bound if whole is None else bound + whole[1].max(axis=1)
 
 
 def held(
@@ -266,56 +301,3 @@ def held(
             )
         raise ModelOutputError(told)
     return residual, bound
-
-
-def _offset(game: GameRun) -> Any:
-    """The offset that was added to the level in float64, [] or [K]."""
-    offset = game.engine.offset
-    return 0.0 if offset is None or not game.quantity.linear else offset
-
-
-def rounding(
-    answer: InstanceValues,
-    donor_weights: np.ndarray,
-    model: Any,
-    exact: np.ndarray,
-    offset: Any = 0.0,
-    values: float | None = None,
-    subtracted: float = 0.0,
-) -> np.ndarray:
-    """Bound on |base + sum of values - f(x)| from rounding alone; float64 [N].
-
-    A sum of n products has the roundings of its n partial sums: each is at most u times that sum,
-    and u^2 / 3 of its square on average. Their total stays within lambda standard deviations except
-    with probability 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8 gives
-    1e-13. The weights of a player add up to 1 with it and to -1 without, so partial sums grow to at
-    most twice the span, and their squares to a third of that on average. Here n = 2^k corners, and
-    the errors of P players and of the donors (weights w) are independent: lambda (2 / 3) sqrt(2^k P
-    sum w^2) u span. The level is exact to a few u; the part of it that was added in float64, the
-    offset, to a few roundings of that.
-
-    subtracted: the size of the terms whose differences are base and f(x), which may be smaller,
-    even 0.
-
-    values: the number of values of players that the result counts as, if it is not of players: a
-    value of a set whose weights are c times as large as a player's counts as c^2.
-
-    A device flushes numbers below the smallest normal one, 2^-126, to 0: this concerns each product
-    of a sum.
-
-    Sampled values are computed in float64 from means that are already rounded, the same ones on
-    both sides: n is the number of coalitions, and there is no mean over donors.
-    """
-    single = model.backend == "jax" and model.precision != "float64"
-    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
-    u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
-    P = answer.values.shape[1] if values is None else values
-    level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
-    level = np.maximum(level, subtracted)
-    added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
-    donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
-    spread = np.sqrt(answer.summed * P) * donors
-    double = 0.5 * np.finfo(np.float64).eps  # for sums on the host, at most over all sets
-    added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
-    lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
-    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost

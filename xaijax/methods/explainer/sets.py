@@ -6,9 +6,6 @@ Letters: N instances, P players, M sets, K outputs, B background rows.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +30,16 @@ from xaijax.games.refuse import (
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import OfSets, Weights
 from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
-from xaijax.methods.explainer.record import answered, provenance_of, stats_of
-from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import instances, numbers
+from xaijax.methods.explainer.record import (
+    ExplainerRun,
+    answered,
+    provenance_of,
+    results_of,
+    stats_of,
+)
 from xaijax.players.index import named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
-    InteractionIndex,
     checked_order,
     interaction_index,
 )
@@ -53,74 +53,41 @@ if TYPE_CHECKING:
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 
-Begun = tuple[Any, GameRun, ExactCost, EstimatorChoice]
 
-
-@dataclass
-class SetsAsked:
-    """Interactions of sets of 1 to `order` players, requested from an explainer."""
-
-    explainer: Explainer
-    index: InteractionIndex
-    order: int
-    P: int  # players of the game
-    sampler: str  # if it is sampled
+class InteractionQuery:
+    """A query for the interactions of sets of 1 to `order` players of an explainer."""
 
     def __init__(
         self, explainer: Explainer, index: Any, order: Any, P: int, unbiased: Any = False
     ) -> None:
         """Checks the index and the order; raises InputError for ones that do not exist."""
         self.explainer, self.index = explainer, interaction_index(index)
-        self.order, self.P = checked_order(order, P), P
-        self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]
+        self.order = checked_order(order, P)
+        self.weights = OfSets(self.index, self.order)
+        self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]  # if it is sampled
         if unbiased:
             self._refuse_unbiased()
 
-    @property
-    def of(self) -> OfSets:
-        """The weights of the sets."""
-        return OfSets(self.index, self.order)
+    def run(self, X: Any, progress: bool | None, outputs: Any) -> Interactions:
+        """The interactions of the instances X."""
+        explainer = self.explainer
+        run = explainer._run(X, progress, self.choose, self.warn_long_run, self.answer, outputs)
+        return self._interactions(run, self._sought(run))
 
-    def run(
-        self, X: Any, begin: Callable[..., Begun], progress: bool | None, outputs: Any
-    ) -> Interactions:
-        """The interactions of the instances X; begin: `Explainer._begun`."""
-        started = time.perf_counter()
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
-        rows, game, costs, choice = begin(X, progressed, self.choose, outputs=outputs)
-        bar = progress_bar(progress, self.warn_long_run(game, costs, choice))
-        before = game.evaluator.start()
-        with bar:
-            answer = self.answer(game, choice)
-            bar.total = bar.n
-        sought = self._sought(game, choice, answer)
-        seconds = time.perf_counter() - started
-        found = interactions(self, X, rows, game, choice, answer, before, seconds)
-        return found if sought is None else replace(found, stats={**found.stats, **sought})
-
-    def _sought(
-        self, game: GameRun, choice: EstimatorChoice, answer: InstanceValues
-    ) -> dict[str, Any] | None:
+    def _sought(self, run: ExplainerRun) -> dict[str, Any]:
         """Whether each instance was searched for pairs far larger than the others; warns if not.
 
-        None if the answer does not depend on it.
+        It is empty if the answer does not depend on it.
         """
-        if choice.sampler != SAMPLERS_OF[False]:
-            return None
-        asked = self.index, game.P, choice.budget, self.explainer.seed
-        sought = looked_for(*asked, answer.coalitions)
-        warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
+        if run.choice.sampler != SAMPLERS_OF[False]:
+            return {}
+        P, seed, coalitions = run.game.P, self.explainer.seed, run.answer.coalitions
+        sought = looked_for(self.index, P, run.choice.budget, seed, coalitions)
+        warn_not_looked_for(self.index, P, seed, coalitions, sought)
         return {"large_pairs_sought": sought}
 
     def choose(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
-        """The estimator of each instance, and its stopping rule; raises the errors of `_chosen`."""
-        return replace(self._chosen(game, costs), rule=narrow(self.explainer.tolerance))
-
-    def _chosen(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
-        """The estimator of each instance; see `choice.choose`.
+        """The estimator of each instance, and its stopping rule; see `choice.choose`.
 
         A game that cannot be enumerated is checked for a closed form before it is sampled or
         refused.
@@ -129,11 +96,11 @@ class SetsAsked:
         """
         refuse_biased_link(game)
         self._refuse_many_sets(game)
-        asked, P = self.explainer, game.P
-        allowed = default_budget(P) if asked.budget is None else asked.budget
-        fits = enumerated(game, costs, asked.estimator, asked.budget)
+        explainer, P, rule = self.explainer, game.P, narrow(self.explainer.tolerance)
+        allowed = default_budget(P) if explainer.budget is None else explainer.budget
+        fits = enumerated(game, costs, explainer.estimator, explainer.budget)
         if self._by_closed_form(game, costs, fits):
-            return EstimatorChoice(np.ones(game.N, bool), None, allowed)
+            return EstimatorChoice(np.ones(game.N, bool), None, allowed, rule)
         if not fits.all():
             self._refuse_unsampled(game, costs, fits)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
@@ -142,11 +109,12 @@ class SetsAsked:
                     f"budget={allowed:,} is too small: sampled interactions ask at least {least:,} "
                     f"coalitions of {P} players. Raise budget=."
                 )
-            given = asked.budget is not None
+            given = explainer.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
-            return EstimatorChoice(fits & by_pairs(game, self.of), self.sampler, allowed)
+            exact = fits & by_pairs(game, self.weights)
+            return EstimatorChoice(exact, self.sampler, allowed, rule)
         refuse_too_many(game, costs.largest)
-        if not by_pairs(game, self.of).all() and P > LARGEST_TABLE:
+        if not by_pairs(game, self.weights).all() and P > LARGEST_TABLE:
             k = int(costs.largest.max())
             raise EnumerationLimitError(
                 f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
@@ -154,13 +122,12 @@ class SetsAsked:
                 f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
                 "columns with players=."
             )
-        return EstimatorChoice(fits, None, allowed)
+        return EstimatorChoice(fits, None, allowed, rule)
 
     def answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The interactions of all instances."""
-        by = self.explainer
-        enumerate_some = partial(exact_sets, game, self.of)
-        return answered(game, choice, enumerate_some, self.index, by.seed)
+        enumerate_some = partial(exact_sets, game, self.weights)
+        return answered(game, choice, enumerate_some, self.index, self.explainer.seed)
 
     def warn_long_run(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
         """Warns of a long run before it starts; returns the largest number of model rows it may
@@ -177,7 +144,7 @@ class SetsAsked:
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
             warn_long_run(game, rows, ways, beside)
             return rows
-        if why_long(game, rows) and queries.in_closed_form(game, Weights(self.of)):
+        if why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
             coming = rows = game.N  # each instance is checked, and none is run
         warn_long_run(game, coming, ways)
         return rows
@@ -189,11 +156,11 @@ class SetsAsked:
         Other games are not checked, so that the model is not probed if no closed form is needed.
         """
         within = fits.all() and costs.largest.max(initial=0) <= LARGEST_PAIR
-        if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
+        if (within and by_pairs(game, self.weights).all()) or self.explainer.estimator in METHODS:
             return False
         engine = game.engine  # none is known for a host function, a random model or a score
         untold = engine.on_host or not engine.model.deterministic or engine.score
-        return not untold and queries.in_closed_form(game, Weights(self.of))
+        return not untold and queries.in_closed_form(game, Weights(self.weights))
 
     def _refuse_many_sets(self, game: GameRun) -> None:
         M, memory = count(game.P, self.order), game.engine.memory.whole
@@ -256,44 +223,27 @@ class SetsAsked:
             "more than 24 players differ."
         )
 
-
-def interactions(
-    asked: SetsAsked,
-    X: Any,
-    rows: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-) -> Interactions:
-    """The interactions of a run: values, stats and provenance; before: the clock at the start."""
-    by, scalar, errors = asked.explainer, game.engine.outputs == 1, answer.std_errors
-    sets = all_of(by.players.count, asked.order)
-    present = getattr(by.players, "present", None)
-    if present is not None:
-        lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
-        for array in (answer.values, errors):
-            if array is not None:
-                array[lacking] = 0.0
-    values = _as_players(asked.of, game.P)
-    stats = stats_of(by, X, game, choice, answer, before, seconds, asked.index.efficient, values)
-    provenance = provenance_of(by, game, choice.name)
-    del provenance["index_weights"]
-    provenance |= {"index": asked.index.name, "order": asked.order}
-    return Interactions(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        sets=sets,
-        index=asked.index.name,
-        order=asked.order,
-        feature_names=by.players.names,
-        output_names=None if scalar else game.engine.findings.output_names,
-        exact=errors is None,
-        stats=stats,
-        provenance=provenance,
-        present=present,
-    )
+    def _interactions(self, run: ExplainerRun, sought: dict[str, Any]) -> Interactions:
+        """The interactions of a run: values, stats and provenance."""
+        explainer, answer = self.explainer, run.answer
+        sets = all_of(explainer.players.count, self.order)
+        present = getattr(explainer.players, "present", None)
+        if present is not None:
+            lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
+            for array in (answer.values, answer.std_errors):
+                if array is not None:
+                    array[lacking] = 0.0
+        values = _as_players(self.weights, run.game.P)
+        provenance = provenance_of(explainer, run.game, run.choice.name)
+        del provenance["index_weights"]
+        return Interactions(
+            **results_of(explainer, run),
+            sets=sets,
+            index=self.index.name,
+            order=self.order,
+            stats=stats_of(explainer, run, self.index.efficient, values) | sought,
+            provenance=provenance | {"index": self.index.name, "order": self.order},
+        )
 
 
 def _as_players(of: OfSets, P: int) -> float:

@@ -145,10 +145,9 @@ def _certificate(
     span = np.zeros(N) if found.span is None else found.span
     summed = np.full(N, 2.0 ** min(game.P, 24))
     answer = InstanceValues.exact(found.values, found.base, full, None, span, summed)
-    evaluator = game.evaluator
-    donors, exact = evaluator.engine.replacement.weights, np.ones(N, bool)
-    model, size = evaluator.engine.model, game.subtracted
-    residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
+    model, exact = game.engine.model, np.ones(N, bool)
+    subtracted = game.subtracted
+    residual, bound = certificate(game, model, answer, exact, whole, subtracted=subtracted)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
