@@ -23,7 +23,7 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
-from xaijax.games.measure.score import TargetColumn, largest, read_outputs, refuse_columns
+from xaijax.games.measure.score import TargetColumn, largest, refuse_columns
 from xaijax.games.refuse import minute
 from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients.run import (
@@ -36,9 +36,18 @@ from xaijax.methods.derivatives.gradients.run import (
     quadrature,
     sizes_of,
 )
-from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair, space_of
+from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair, space_of
 from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import background, cost, instances, numbers, sizes
+from xaijax.methods.record import (
+    background,
+    cost,
+    instances,
+    numbers,
+    outputs_of,
+    sizes,
+    sources,
+    target_columns,
+)
 from xaijax.models import gradient_class
 from xaijax.players.players import PerInstancePlayers, Players, column_labels
 from xaijax.results.asked import output_question
@@ -209,9 +218,8 @@ class GradientExplainer:
             slopes.refuse_answers(start, "the background as seen from X row", allowed)
             base = np.broadcast_to(start, full.shape)
             if outputs is not None:
-                work = _with_column(work, largest(full) if names is None else names)
-                assert work.column is not None
-                place = work.column[:, None].astype(np.int64)
+                place = (largest(full) if names is None else names).astype(np.int64)
+                work = replace(work, column=place[:, 0].astype(np.int32))
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
         slopes.refuse_not_finite(values, allowed)
@@ -237,12 +245,12 @@ class GradientExplainer:
         run, _ = self._run(work)
         if outputs is not None:
             TargetColumn().refuse(run.outputs)
-            work = _with_column(work, np.zeros((len(work), 1)))
+            work = replace(work, column=np.zeros(len(work), np.int32))
         N, compiled = len(work), run.engine.compiled
         asked = N, base_rows(run, work)
         recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
         return Plan(
-            estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
+            estimator=np.full(N, run.estimator),
             model_rows=np.full(N, run.lines.rows, np.int64),
             structure=run.space.name,
             tile=run.sizes.rows,
@@ -294,7 +302,7 @@ class GradientExplainer:
         self._owner, P = reading.owner_of(self.players), self.players.count
         self._lines = self._lines_for(donors)
         if self._pair is None:
-            self._space: Any = CodeSpace(donors.columns)
+            self._space: Any = LineSpace(donors.columns)
             reading.refuse_whole_numbers(donors, self._owner, P)
         else:
             self._space = Between(self._pair, donors.table)
@@ -325,13 +333,11 @@ class GradientExplainer:
         table = evaluator.engine.replacement.table
         rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
-        N, names = len(rows_of(rows)), None
+        N = len(rows_of(rows))
         if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(N)
         self.players.refuse_unclear(N)
-        if outputs is not None:
-            told = getattr(self.model, "output_names", None)
-            names = read_outputs(outputs, N, self.model.classes, told)
+        names = target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
         own = None
@@ -351,20 +357,9 @@ class GradientExplainer:
         engine = evaluator.probe(table, np.asarray(work.codes[:FEW]))
         key = id(engine)
         if key not in self._runs:
-            findings = engine.findings
-            slopes.refuse_findings(engine.model, findings)
+            slopes.refuse_findings(engine.model, engine.findings)
             placement = placed(engine.devices, engine.model.params)
-            S = self._lines.times.shape[1]
-            sizes = sizes_of(
-                engine,
-                findings.jaxpr,
-                findings.rows,
-                len(self._lines.donor),
-                S,
-                findings.outputs,
-                placement.mesh.size,
-                self._lines.drawn,
-            )
+            sizes = sizes_of(engine, self._lines, placement.mesh.size)
             lines, P = self._lines.cut(sizes.steps), self.players.count
             space = space_of(self._space, engine, sizes.rows)
             self._runs = {key: GradientPrograms(engine, space, lines, sizes, placement, P)}
@@ -404,11 +399,6 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     return count
 
 
-def _with_column(work: reading.Work, numbers: np.ndarray) -> reading.Work:
-    """The same with the output [N, 1] of each instance."""
-    return reading.Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))
-
-
 KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
@@ -420,11 +410,6 @@ class GradientResult:
     variances: np.ndarray | None  # the same shape, of drawn values
     full: np.ndarray  # float64 [N, K], the model's own answers to the instances
     base: np.ndarray  # float64 [N, K], the answers at the starts of the lines
-
-    @property
-    def residual(self) -> np.ndarray:
-        """f(x) minus the base value and all values, [N, K]."""
-        return self.full - self.base - self.values.sum(axis=1)
 
 
 def explanation(
@@ -440,6 +425,7 @@ def explanation(
     """The explanation: values, stats and provenance; before: the clock when the run began."""
     scalar = answer.values.shape[2] == 1
     engine, N = run.engine, len(work)
+    residual = answer.full - answer.base - answer.values.sum(axis=1)  # [N, K]
     errors = answer.variances
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
@@ -448,20 +434,14 @@ def explanation(
         "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
-        "estimator": "sampled" if run.lines.drawn else "quadrature",
-        "seed": asked.seed,
-        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": engine.findings.answer_dtype,
-        "weights_sum": engine.replacement.weights_sum,
-        "completeness": answer.residual[:, 0] if scalar else answer.residual,
+        "estimator": run.estimator,
+        **sources(asked, X, engine),
+        "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
+        **outputs_of(work.column, engine.findings.output_names),
     }
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
-    if work.column is not None:
-        stats["outputs"] = work.column.astype(np.int64)
-        if engine.findings.output_names is not None:
-            stats["output_names"] = np.array(engine.findings.output_names)[stats["outputs"]]
     return Explanation(
         **numbers(answer.values, answer.base, errors, scalar),
         **instances(X, rows),
@@ -491,7 +471,7 @@ def _provenance(
         "path": asked.path,
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
-        "estimator": "sampled" if run.lines.drawn else "quadrature",
+        "estimator": run.estimator,
         **background(engine.replacement),
         **sizes(engine.model, asked.players, len(work), run.players),
     }

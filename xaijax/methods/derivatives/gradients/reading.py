@@ -71,7 +71,7 @@ def donors_of(
                 f"background is the {background.row} of rows of whole numbers, and it may lie "
                 "between two of them. Give one row, of padding say, as row[None]."
             )
-    if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
+    if not _whole(given):
         return _of_floats(replacement_of(model, background, weights, X))
     if kind != "rows" and weights is not None:
         raise InputError("weights belong to background rows; a Baseline is one row.")

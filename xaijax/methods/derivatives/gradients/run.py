@@ -53,6 +53,11 @@ class GradientPrograms:
         """The number K of the model's outputs."""
         return self.engine.findings.outputs
 
+    @property
+    def estimator(self) -> str:
+        """The estimator's name in results."""
+        return "sampled" if self.lines.drawn else "quadrature"
+
     @cached_property
     def params(self) -> Any:
         """The model's parameters, on the devices."""
@@ -227,8 +232,10 @@ def _values(
 
 def base_rows(run: GradientPrograms, work: Work) -> int:
     """Number of model rows for the answers at the starts of the lines."""
-    B = 1 if work.own is not None else run.engine.replacement.count
-    return len(work) * B if _stays(run, work) is not None or work.own is not None else B
+    if work.own is not None:
+        return len(work)
+    B = run.engine.replacement.count
+    return B if _stays(run, work) is None else len(work) * B
 
 
 def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
@@ -238,8 +245,8 @@ def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
     donors, weights = run.engine.replacement.for_loops, run.engine.replacement.weights
     stays = _stays(run, work)
     if stays is None:
-        own = None if work.own is None else run.answers(work.own)
-        return weights[None] @ run.answers(donors) if own is None else own
+        shared = work.own is None
+        return weights[None] @ run.answers(donors) if shared else run.answers(work.own)
     B = 1 if work.own is not None else len(donors)
     together, out = max(1, run.sizes.rows // B), []
     for first in range(0, len(work), together):
@@ -291,19 +298,16 @@ class GradientSizes:
         return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
 
 
-def sizes_of(
-    engine: Engine,
-    jaxpr: Any,
-    traced: int,  # rows that jaxpr is traced for
-    lines: int,  # of one instance
-    steps: int,  # points on each
-    outputs: int,  # K
-    devices: int,
-    even: bool,  # whether lines come in pairs
-) -> GradientSizes:
-    """Chooses n, D, U and V; raises MemoryPlanError if even one row does not fit."""
+def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
+    """Chooses n, D, U and V; raises MemoryPlanError if even one row does not fit.
+
+    line: the lines of one instance. Drawn ones come in pairs.
+    """
     codes, memory, limits = engine.replacement.for_loops, engine.memory, engine.limits
     platform, C = engine.devices[0].platform, codes.shape[1]
+    findings, even = engine.findings, line.drawn
+    jaxpr, traced, outputs = findings.jaxpr, findings.rows, findings.outputs
+    lines, steps = line.times.shape
     each = operations(jaxpr, traced) * PASSES
     # The numbers of a row's forward pass are kept for the backward pass, which makes as many again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
