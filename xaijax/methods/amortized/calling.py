@@ -60,24 +60,20 @@ def answered(
     size = np.where(np.isnan(bounds), np.inf, bounds)  # NaN: nothing is known
     worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
-    if len(worst) == 0:
-        _warn_outside(outside, sent, share)
-        return AmortizedValues(values, full, bounds, outside, errors, sent, exact, N, (here, 0.0))
-    labels = question.explained(rows_at(rows, worst), progress)
-    values[worst], sent[worst] = labels.values, True
+    model_rows, seconds, drawn = N, 0.0, {}
+    if len(worst):
+        labels = question.explained(rows_at(rows, worst), progress)
+        values[worst], sent[worst] = labels.values, True
+        bounds[worst] = _bounds_of(labels, fitted.confidence)
+        found, seconds = labels.explanation, labels.seconds
+        exact[worst] = found.exact if found.exact else found.stats.get("exact_rows", False)
+        if found.std_errors is not None:
+            errors = np.full(values.shape, np.nan)
+            errors[worst] = found.std_errors.reshape(labels.values.shape)
+        model_rows, drawn = N + labels.model_rows, _drawn(found.stats, sent)
     _warn_outside(outside, sent, share)
-    bounds[worst] = _bounds_of(labels, fitted.confidence)
-    found = labels.explanation
-    exact[worst] = found.exact if found.exact else found.stats.get("exact_rows", False)
-    if found.std_errors is not None:
-        errors = np.full(values.shape, np.nan)
-        errors[worst] = found.std_errors.reshape(labels.values.shape)
-    seconds = here, labels.seconds
-    asked = N + labels.model_rows
-    drawn = _drawn(found.stats, sent)
-    return AmortizedValues(
-        values, full, bounds, outside, errors, sent, exact, asked, seconds, drawn
-    )
+    rest = errors, sent, exact, model_rows, (here, seconds), drawn
+    return AmortizedValues(values, full, bounds, outside, *rest)
 
 
 def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:

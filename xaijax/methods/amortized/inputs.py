@@ -54,8 +54,9 @@ class Inputs:
                     scale[j] = spread
                     numbers.append(j)
         reach, gaps = np.zeros((2, F)), np.zeros(F, bool)
-        told = np.array(numbers, int), *_none(), texts, reach, gaps
-        known = cls(_shape(rows), mean, scale, *told)
+        distinct = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        known = np.array(numbers, int), *distinct, texts, reach, gaps
+        known = cls(_shape(rows), mean, scale, *known)
         return _with_distinct(known, known.read(rows))
 
     def reaching(self, read: np.ndarray) -> Inputs:
@@ -72,11 +73,6 @@ class Inputs:
         gaps = np.isnan(read)
         known = (read >= self.reach[0]) & (read <= self.reach[1])
         return np.where(gaps, ~self.gaps, ~known)
-
-    @property
-    def plain(self) -> bool:
-        """Whether all columns are numbers."""
-        return not self.texts
 
     def read(self, rows: Any) -> np.ndarray:
         """Standardised numbers float32 [R, F]; for texts their positions, -1 for unknown ones."""
@@ -109,10 +105,6 @@ class Inputs:
         return jnp.nan_to_num(read).reshape(-1, *self.shape)
 
 
-def _none() -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros(0, np.int64), np.zeros(0, np.float32)
-
-
 def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
     """The same with the distinct values of the training rows, as read [R, F]."""
     columns, levels = [], []
@@ -125,8 +117,8 @@ def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
             found = found if few else found[np.isnan(found)]
         columns += [j] * len(found)
         levels += found.tolist()
-    told = np.array(columns, np.int64), np.array(levels, np.float32)
-    return replace(known, hot_columns=told[0], hot_levels=told[1])
+    levels = np.array(levels, np.float32)
+    return replace(known, hot_columns=np.array(columns, np.int64), hot_levels=levels)
 
 
 def _columns(rows: Any) -> list[np.ndarray]:

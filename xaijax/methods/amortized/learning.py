@@ -144,22 +144,6 @@ class RowSplit:
     judge: np.ndarray
 
 
-def read_hidden(hidden: Any) -> tuple[int, ...]:
-    """Reads widths of layers, whole numbers of at least 1."""
-    widths = checks.listed(hidden, "hidden", "widths of layers, such as [256, 256]")
-    return tuple(checks.whole_number(one, "hidden") for one in widths)
-
-
-def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> TrainingRecipe:
-    """Reads how the network is trained."""
-    return TrainingRecipe(
-        checks.whole_number(steps, "steps"),
-        checks.whole_number(batch, "batch"),
-        checks.positive(learning_rate, "learning_rate"),
-        seed,
-    )
-
-
 def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     """Splits N rows into those that judge, validate and train, drawn by the seed."""
     judges = checks.whole_number(judge, "judge")

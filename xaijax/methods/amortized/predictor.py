@@ -117,10 +117,8 @@ def _filled(*parts: np.ndarray) -> list[np.ndarray]:
     """The same rows in float32, padded to the size of a tile by repeating the last one."""
     more = TILE - len(parts[0])
     return [
-        np.concatenate([one, np.repeat(one[-1:], more, axis=0)]).astype(np.float32)
-        if more
-        else one.astype(np.float32)
-        for one in parts
+        np.pad(part, ((0, more), (0, 0)), mode="edge").astype(np.float32, copy=False)
+        for part in parts
     ]
 
 
@@ -171,7 +169,7 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
             f"network={model.name} runs on the host, where it cannot be trained. Give a JAX "
             "module: xaijax.as_model(module), or as_model(f, params)."
         )
-    if not inputs.plain:
+    if inputs.texts:
         raise InputError(
             "network= takes rows of numbers, but X has columns of texts. Encode them, or leave "
             "network= out: hidden= takes them."

@@ -59,11 +59,6 @@ class Teacher:
             )
         self.explainer = explainer
 
-    @property
-    def players(self) -> tuple[str, ...]:
-        """The players' names, [P]."""
-        return self.explainer.players.names
-
     def read(self, X: Any) -> Any:
         """X, checked and copied, as the model takes rows."""
         explainer = self.explainer
@@ -110,7 +105,7 @@ class Teacher:
         asked = self.explainer.fingerprint()
         table = self.explainer._open().engine.replacement.table
         question = {
-            "players": self.players,
+            "players": self.explainer.players.names,
             "columns": self.explainer.players.all_columns,
             "shape": tuple(map(int, table.shape)),
         }
@@ -138,11 +133,6 @@ class Labels:
     def model_rows(self) -> int:
         """Number of model rows used."""
         return int(self.explanation.stats["model_rows"])
-
-    @property
-    def outputs(self) -> tuple[str, ...] | None:
-        """Names of the K outputs; None: one output without a name."""
-        return self.explanation.output_names
 
 
 def refuse_other(

@@ -13,11 +13,10 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import RuleGame, reaching
 from xaijax.methods.anchors.problem import AnchorProblem, refuse_empty, refuse_strangers
-from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.search import Found, bounds_of
 from xaijax.methods.anchors.settings import DEFAULTS, one_row, refuse_search
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
-from xaijax_kernels.rules.bandits import lower
 
 
 def evaluated(
@@ -49,7 +48,7 @@ def evaluated(
             text = column.words(column.predicate(1, None))
             raise InputError(f"predicates: x does not satisfy {text!r}.")
     search = _search(problem, searches, bins)
-    game = _game_of(problem, rows, bins, count)
+    game = problem.game(rows, count, bins=bins)
     problem.refuse_answers(game.own)
     rule = np.zeros((1, problem.F), bool)
     rule[0, used] = True
@@ -64,17 +63,14 @@ def evaluated(
         means, sizes = game.precisions(zero, rule, search, np.ones((D, 1), bool))
         found.precision, found.samples = means[:, 0], np.array([D])
         found.accepted = found.precision >= reaching(tau)
-        draws = sizes[:, 0] if search == "table" else None
+        if search == "table":
+            found.lower, found.error = bounds_of(found.precision, delta, sizes[:, 0])
     else:
         hits = game.hits(zero, rule, zero, np.array([count]))
         found.precision, found.samples = hits / count, np.array([count])
-        draws = np.array([float(count)])
-    p = found.precision
-    if draws is not None:
-        found.lower = lower(p, np.log(1 / delta) / draws)
-        found.error = np.sqrt(p * (1 - p) / draws)
-    if search not in ("exact", "table"):
-        found.accepted = (p >= tau) & (found.lower > tau - DEFAULTS["stop_epsilon"])
+        found.lower, found.error = bounds_of(found.precision, delta, count)
+        floor = tau - DEFAULTS["stop_epsilon"]
+        found.accepted = (found.precision >= tau) & (found.lower > floor)
     return game, found, search
 
 
@@ -88,18 +84,6 @@ def _search(problem: AnchorProblem, searches: tuple[str, str], bins: Bins) -> st
         return "table"
     refuse_search(chosen, space)
     return chosen
-
-
-def _game_of(problem: AnchorProblem, rows: Any, bins: Bins, samples: int) -> Any:
-    """The game of x with the bins that the predicates make."""
-    if problem.space is None:
-        own, problem.bins = problem.bins, bins
-        try:
-            return problem.game(rows, samples)
-        finally:
-            problem.bins = own
-    problem.asker()  # computes the weights
-    return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
 
 
 def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed: int) -> np.ndarray:

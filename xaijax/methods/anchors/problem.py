@@ -61,7 +61,9 @@ class AnchorProblem:
         self.tolerance = tolerance
         if tolerance is not None:
             at_least = "a number of at least 0"
-            self.tolerance = checks.number(tolerance, "tolerance", at_least, _is_size)
+            self.tolerance = checks.number(
+                tolerance, "tolerance", at_least, lambda size: 0 <= size < math.inf
+            )
         self.model, self.data = model, data
         self.explained_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
@@ -160,39 +162,37 @@ class AnchorProblem:
             yield first, self.game(some, coverage_samples, seed, first)
 
     def game(
-        self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
+        self,
+        rows: Any,
+        coverage_samples: int,
+        seed: int | None = None,
+        first: int = 0,
+        bins: Bins | None = None,
     ) -> Any:
-        """The game of these rows; seed: for separate draws; first: the position of the rows in
-        X.
-        """
-        if self.sampler is not None:
-            return SampledGame(
-                self.evaluator,
-                self.score,
-                self.sampler,
-                self.bins,
-                self.players,
-                self.seed if seed is None else seed,
-                coverage_samples,
-                rows,
-                first,
-            )
-        asker = self.asker()
-        if seed is not None:
-            assert self.space is not None
-            asker = RuleAsker(self.evaluator, self.space, self.score, seed, self.rows)
-        return RuleGame(asker, rows, first)
+        """The game of these rows.
 
-    def asker(self, space: Perturbation | None = None) -> RuleAsker:
-        """The loop and arrays of the space; for another space they are made anew."""
+        seed: for separate draws; first: the position of the rows in X; bins: in place of those of
+        the explainer.
+        """
+        if self.sampler is None:
+            return RuleGame(self.asker(bins, seed), rows, first)
+        bins = self.bins if bins is None else bins
+        what = self.evaluator, self.score, self.sampler, bins, self.players
+        seed = self.seed if seed is None else seed
+        return SampledGame(*what, seed, coverage_samples, rows, first)
+
+    def asker(self, bins: Bins | None = None, seed: int | None = None) -> RuleAsker:
+        """The loop and arrays of the space; for other bins or another seed they are made anew."""
         assert self.space is not None
         self._weigh()
-        if space is not None:
-            return RuleAsker(self.evaluator, space, self.score, self.seed, self.rows)
-        if self._asker is None:
-            made = RuleAsker(self.evaluator, self.space, self.score, self.seed, self.rows)
-            self._asker = made
-        return self._asker
+        if bins is None and seed is None and self._asker is not None:
+            return self._asker
+        space = self.space if bins is None else self.space.with_bins(bins)
+        own_seed = self.seed if seed is None else seed
+        asker = RuleAsker(self.evaluator, space, self.score, own_seed, self.rows)
+        if bins is None and seed is None:
+            self._asker = asker
+        return asker
 
     def predictions(self, own: np.ndarray) -> list[Any]:
         """The predictions for the model's answers float64 [N, A]."""
@@ -274,10 +274,6 @@ class AnchorProblem:
         self._refuse(each, f"coverage_samples={samples:,} with {wide}" if own else wide)
         engine = self.evaluator.engine
         return max(1, min(engine.rows_at_a_time, engine.memory.fits("results", each)))
-
-
-def _is_size(number: float) -> bool:
-    return 0 <= number < math.inf
 
 
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:

@@ -33,6 +33,14 @@ OWN_VALUES = "tested at the instance's own values"
 Told = Callable[[int], Any]  # reports how many more instances are done
 
 
+def bounds_of(
+    precision: np.ndarray, delta: float, draws: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(lower bound at delta, standard error) of precisions on this number of draws."""
+    floor = lower(precision, np.log(1 / delta) / draws)
+    return floor, np.sqrt(precision * (1 - precision) / draws)
+
+
 @dataclass
 class Found:
     """The results of a search; every array begins with the axis N."""
@@ -60,16 +68,14 @@ def search(
     game: Any, settings: SearchSettings, seed: int, report: Told = lambda done: None
 ) -> Found:
     """The rules of all instances of the game."""
-    if not settings.widen:
-        if settings.finite:
-            return by_lists(game, settings, seed, report)
-        return by_draws(game, bandit(game, settings), report)
+    searched = (lambda done: None) if settings.widen else report
     if settings.finite:
-        found = by_lists(game, settings, seed, lambda done: None)
+        found = by_lists(game, settings, seed, searched)
     else:  # widening may err too, with half of delta
-        half = replace(settings, delta=settings.delta / 2)
-        found = by_draws(game, bandit(game, half))
-    widen(game, found, settings, report)
+        delta = settings.delta / 2 if settings.widen else settings.delta
+        found = by_draws(game, bandit(game, replace(settings, delta=delta)), searched)
+    if settings.widen:
+        widen(game, found, settings, report)
     return found
 
 
@@ -121,16 +127,12 @@ def by_draws(game: Any, beam: BeamSearch, report: Told = lambda done: None) -> F
             # Finished instances are removed; the others get new positions.
             place = np.cumsum(~done) - 1
             state = state.take(~done)
-            wanted = type(wanted)(place[wanted.place], *_rest(wanted))
+            wanted = replace(wanted, place=place[wanted.place])
         if not len(state.row):
             return found
         who = state.row[wanted.place]
         beam.add(state, wanted, game.hits(who, wanted.rules, wanted.first, wanted.draws))
         found.rounds += 1
-
-
-def _rest(wanted: Any) -> tuple[np.ndarray, ...]:
-    return wanted.arm, wanted.rules, wanted.first, wanted.draws
 
 
 def _write(found: Found, beam: BeamSearch, state: Any) -> None:
@@ -162,10 +164,7 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Fo
         means, sizes = game.precisions(who, rules, kind, shares[:, share, None])
         return means[:, 0], sizes[:, 0]
 
-    if settings.beam_size is None:
-        ranked = _optimum(game, settings, precision, report)
-    else:
-        ranked = _beam(game, settings, precision, report)
+    ranked = _ranked(game, settings, precision, report)
     rules, cover, own, lead, lead_cover, lead_own = ranked
     if settings.confirm is not None:
         _confirm(found, ranked, settings, precision)
@@ -176,64 +175,48 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Fo
     found.precision = np.where(holds, own[:, 0], lead_own)
     found.cover = np.where(holds, cover[:, 0], lead_cover)
     if kind == "table":
-        p = found.precision
-        found.lower = lower(p, np.log(1 / settings.delta) / D)
-        found.error = np.sqrt(p * (1 - p) / D)
+        found.lower, found.error = bounds_of(found.precision, settings.delta, D)
     return found
 
 
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _beam(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
-    width = settings.beam_size
-    assert width is not None
-    T = 1 if settings.confirm is None else width
-    beam = ExactBeam(extend, cover_of(game), settings.reaching, width, settings.max_size, T)
-    state = beam.init(np.arange(game.N), game.allowed())
-    N, F = game.N, game.F
-    out = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0), np.zeros((N, F), bool)
-    ranked: Any = (*out, np.zeros(N), np.zeros(N))
-    while len(state.row):
-        n, a = np.nonzero(state.valid)
-        values = np.zeros(state.valid.shape)
-        values[n, a] = precision(state.row[n], state.rules[n, a], 0)[0]
-        beam.step(state, values)
-        over = state.take(state.done)
-        parts = (over.found, over.found_cover, over.found_precision)
-        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
-        for all_, part in zip(ranked, parts, strict=True):
-            all_[over.row] = part
-        report(len(over.row))
-        state = state.take(~state.done)
-    return ranked
+def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
+    """The accepted rules [N, T], the best first, and the most precise of all rules.
 
-
-def _optimum(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
-    best = BestFirst(cover_of(game), settings.reaching, settings.max_size, game.F)
-    state = best.init(np.arange(game.N), game.allowed())
-    N, F = game.N, game.F
-    out = np.zeros((N, F), bool), *np.full((2, N), -1.0), np.zeros((N, F), bool)
-    ranked: Any = (*out, np.zeros(N), np.zeros(N))
+    With a confirmation T is the width of the beam, else 1. Without a beam it is the optimum.
+    """
+    N, F, width = game.N, game.F, settings.beam_size
+    limits = cover_of(game), settings.reaching
+    if width is None:
+        T, kind = 1, "best"
+        exact: Any = BestFirst(*limits, settings.max_size, F)
+    else:
+        T, kind = 1 if settings.confirm is None else width, "found"
+        exact = ExactBeam(extend, *limits, width, settings.max_size, T)
+    names = kind, f"{kind}_cover", f"{kind}_precision", "lead", "lead_cover", "lead_precision"
+    state = exact.init(np.arange(N), game.allowed())
+    accepted = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0)
+    ranked: Any = (*accepted, np.zeros((N, F), bool), np.zeros(N), np.zeros(N))
     while len(state.row):
-        n, a = np.nonzero(state.asked_cover >= 0)
-        values = np.zeros(state.asked_cover.shape)
-        values[n, a] = precision(state.row[n], state.asked_rules[n, a], 0)[0]
-        best.step(state, values)
-        if state.waits.shape[1] > MOST_WAITING:
+        rules = state.asked_rules if width is None else state.rules
+        asked = state.asked_cover >= 0 if width is None else state.valid
+        n, a = np.nonzero(asked)
+        values = np.zeros(asked.shape)
+        values[n, a] = precision(state.row[n], rules[n, a], 0)[0]
+        exact.step(state, values)
+        if width is None and state.waits.shape[1] > MOST_WAITING:
             raise EnumerationLimitError(
                 f"beam_size=None: more than {MOST_WAITING:,} rules of one instance wait to be "
                 f"looked at, of {F} columns. Say max_size=, a beam_size, or coarser bins."
             )
         over = state.take(state.done)
-        parts = (over.best, over.best_cover, over.best_precision)
-        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
-        for all_, part in zip(ranked, parts, strict=True):
-            all_[over.row] = part
+        for out, name in zip(ranked, names, strict=True):
+            out[over.row] = getattr(over, name).reshape(-1, *out.shape[1:])
         report(len(over.row))
         state = state.take(~state.done)
-    rules, cover, own, *rest = ranked
-    return (rules[:, None], cover[:, None], own[:, None], *rest)
+    return ranked
 
 
 def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:

@@ -78,21 +78,20 @@ def settings_of(
         name: DEFAULTS[name] if value is None else checks.share(value, name)
         for name, value in given.items()
     }
-    if beam_size is not None:
-        checks.whole_number(beam_size, "beam_size", remedy=" None: the optimum (exact search).")
+    if beam_size is not None:  # a beam is never wider than the number of all rules
+        remedy = " None: the optimum (exact search)."
+        beam_size = min(checks.whole_number(beam_size, "beam_size", remedy=remedy), (1 << F) - 1)
     elif search not in ("exact", "table"):
         raise InputError(
             f"beam_size=None is the optimum over all rules, which needs known precisions; "
             f"search={search!r} estimates them. Say search='exact' or 'table', or a beam_size."
         )
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
-    if beam_size is not None:  # a beam is never wider than the number of all rules
-        beam_size = min(int(beam_size), (1 << F) - 1)
     return SearchSettings(
         threshold=tau,
         **read,
         batch_size=checks.whole_number(batch_size, "batch_size"),
-        beam_size=None if beam_size is None else int(beam_size),
+        beam_size=beam_size,
         max_size=min(most, F),
         coverage_samples=checks.whole_number(coverage_samples, "coverage_samples"),
         search=search,

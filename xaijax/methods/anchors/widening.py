@@ -213,12 +213,8 @@ def widen(
         found.samples[n] += verdict.samples
         won, lost = verdict.decided & verdict.holds, verdict.decided & ~verdict.holds
         steps.worth[n[lost], kind[lost], f[lost]] = -1
-        for out, value in (
-            (found.precision, verdict.precision),
-            (found.lower, verdict.lower),
-            (found.error, verdict.error),
-        ):
-            out[n[won]] = value[won]
+        for name in ("precision", "lower", "error"):
+            getattr(found, name)[n[won]] = getattr(verdict, name)[won]
         steps.take(n[won], kind[won], f[won])
     report(left)
     game.keep_ranges(steps.low, steps.high)
