@@ -28,18 +28,19 @@ from xaijax.tables.rows import rows_of
 EPSILON, DELTA = 0.01, 0.05  # defaults of stop="bernstein"
 
 
-def plan_of(
-    samples: Any, scheme: Any, stop: Any, seed: Any, epsilon: Any, delta: Any, width: float
-) -> SamplingPlan:
-    """Reads samples=, scheme=, stop=, seed=, epsilon= and delta=."""
-    checks.one_of(scheme, "scheme", ("fresh", "fixed-pool"))
+def plan_of(asked: Any, width: float) -> SamplingPlan:
+    """Reads the arguments samples, scheme, stop, seed, epsilon and delta of `asked`."""
+    samples, stop = asked.samples, asked.stop
+    scheme = checks.one_of(asked.scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
         checks.one_of(stop, "stop", ("bernstein",))
-    seed = checks.whole_number(seed, "seed", least=0)
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
+    seed = checks.whole_number(asked.seed, "seed", least=0)
+    shares = {"epsilon": EPSILON, "delta": DELTA}
+    for name in shares:
+        value = getattr(asked, name)
         if value is None:
             continue
-        checks.share(value, name)
+        shares[name] = checks.share(value, name)
         if stop is None:
             raise InputError(f"{name}= goes with stop='bernstein'. Leave it out, or say stop=.")
     count = 0 if samples is None else checks.whole_number(samples, "samples")
@@ -51,9 +52,7 @@ def plan_of(
         raise InputError(
             "stop='bernstein' needs independent draws: scheme='fresh'. A fixed pool's are not."
         )
-    epsilon = EPSILON if epsilon is None else float(epsilon)
-    delta = DELTA if delta is None else float(delta)
-    return SamplingPlan(count, scheme, stop, seed, epsilon, delta, width)
+    return SamplingPlan(count, scheme, stop, seed, **shares, width=width)
 
 
 def pool_rows(
@@ -86,24 +85,22 @@ def pool_rows(
 
 
 def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
-    """The `binary_prior` of rows as read, or as the model takes them."""
-    matrix = rows_of(rows).matrix()
-    return binary_prior(matrix.reshape(len(matrix), -1), players, weights)
+    """The share, by weights [D], of rows whose ones are exactly S; float64 [2^P].
 
-
-def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:
-    """The share, by weights [D], of rows [D, F] whose ones are exactly S; float64 [2^P]."""
-    P = players.count
+    rows: [D, F] as read, or as the model takes them.
+    """
+    matrix, P = rows_of(rows).matrix(), players.count
     if P > 20:
         raise InputError(f"players: Pr[S] has 2^{P} entries; at most 20 players.")
-    bits = np.zeros(len(rows), np.int64)
+    matrix = matrix.reshape(len(matrix), -1)
+    bits = np.zeros(len(matrix), np.int64)
     for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
                 f"players: {players.names[p]!r} has {len(columns)} columns; the prior over sets is "
                 "that of single columns of zeros and ones."
             )
-        values = rows[:, columns[0]]
+        values = matrix[:, columns[0]]
         if not np.isin(values, (0, 1)).all():
             raise InputError(
                 f"data: column {players.names[p]!r} holds other values than 0 and 1, so a row is "

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -57,41 +58,21 @@ ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each 
 class QIIProblem:
     """A question of QII: quantity, outcome, intervention, difference, plan of sampling."""
 
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        *,
-        players: Any,
-        pool: Any,
-        data_weights: Any,
-        pool_weights: Any,
-        quantity: Any,
-        outcome: Any,
-        positive: Any,
-        bounds: Any,
-        members: Any,
-        signed: Any,
-        difference: Any,
-        samples: Any,
-        scheme: Any,
-        stop: Any,
-        seed: Any,
-        epsilon: Any,
-        delta: Any,
-        floor: Any,
-        **options: Any,
-    ) -> None:
-        """Reads the arguments, as for `QII`; options: those of `limits_of`."""
-        self.interest = interest_of(quantity)
-        self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """Reads the arguments of `QII`."""
+        asked = SimpleNamespace(**arguments)
+        model, data, positive, samples = asked.model, asked.data, asked.positive, asked.samples
+        pool, data_weights, pool_weights = asked.pool, asked.data_weights, asked.pool_weights
+        self.interest = interest_of(asked.quantity)
+        self.outcome = outcome_of(model, self.interest, asked.outcome, positive, asked.bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)
-        self.signed = signed_of(signed, self.interest)
-        self.difference, self.distance = difference_of(difference, floor)
-        refuse_difference(self.difference, self.interest, self.outcome, floor)
-        self.plan = plan_of(samples, scheme, stop, seed, epsilon, delta, self.outcome.width)
-        self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
-        self.floor = None if floor is None else float(floor)
+        self.signed = signed_of(asked.signed, self.interest)
+        self.difference, self.distance = difference_of(asked.difference, asked.floor)
+        refuse_difference(self.difference, self.interest, self.outcome, asked.floor)
+        self.plan = plan_of(asked, self.outcome.width)
+        self.samples, self.seed = samples, self.plan.seed
+        self.scheme, self.stop = self.plan.scheme, self.plan.stop
+        self.floor = None if asked.floor is None else float(asked.floor)
         self.groups: np.ndarray | None = None
         refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
         refuse_random(model, self._quantity())
@@ -121,25 +102,31 @@ class QIIProblem:
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_of_rows(players, self.table)
+        self.players = players_of_rows(asked.players, self.table)
         if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
                 "players numbers the entries of each row, and a Subsample draws which rows there "
                 "are. Give one numbering for all rows, shaped like one of them."
             )
-        asked = data if self.subsample is None else self.subsample.full
-        self.full_mask = members_of(members, self.interest, asked, labels, len(rows_of(asked)))
+        rows = data if self.subsample is None else self.subsample.full
+        count = len(rows_of(rows))
+        self.full_mask = members_of(asked.members, self.interest, rows, labels, count)
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
-        self.limits = limits_of(**options)
+        self.limits = limits_of(asked.batch_size, asked.max_memory, asked.devices, asked.tile)
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
         self.facts["pool_is_data"] = pool is None or pool_is_data(
             self.data, replacement.for_estimator()
         )
         self.facts["whose_pool"] = whose_pool(pool, data, full)
         self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
-        self.facts |= sample_facts(self.sample)
+        drawn = self.sample
+        self.facts["subsample"] = drawn and {
+            "rows": drawn.rows,
+            "full_rows": drawn.full_rows,
+            "rate": drawn.rate,
+        }
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
         explained_model = cast(Model, self.outcome.model)
@@ -176,7 +163,9 @@ class QIIProblem:
         """Origin of the explained rows, from the argument: "none", "data", "part" of them,
         "given".
         """
-        return whose_rows(X, self.private) if self.groups is None else "none"
+        if self.groups is not None or X is None:
+            return "data" if self.groups is None else "none"
+        return "part" if any(shares_memory(X, rows) for rows in self.private) else "given"
 
     def model_identity(self) -> str | None:
         """Returns the identity of the model for these rows; None: it cannot be recognised later."""
@@ -195,11 +184,6 @@ class QIIProblem:
             return self.plain_rows(self.data)
         full = self.table.read(self.subsample.full, "data", self.model.allow_nan, "the data")
         return self.plain_rows(full)
-
-    @property
-    def pool_rows(self) -> Any:
-        """The donors of positive weight, as the model takes them."""
-        return self.evaluator.engine.replacement.as_read
 
     def described(self) -> str:
         """The text of the repr."""
@@ -241,7 +225,12 @@ class QIIProblem:
 
     def is_data(self, rows: Any) -> bool | None:
         """Whether the explained rows, as read, are the data; None if there are none."""
-        return None if rows is None else is_data(self.table, rows, self.data)
+        if rows is None:
+            return None
+        if rows is self.data or len(rows_of(rows)) != len(rows_of(self.data)):
+            return rows is self.data
+        table, codes = self.table.encode(self.data)  # one encoding: a frame's texts compare
+        return same_rows(codes, table.encode(rows)[1])
 
     def ready(self) -> None:
         """Makes the score, for which the positive label must be known."""
@@ -286,11 +275,9 @@ class QIIProblem:
         if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(len(rows_of(own)))
         self.players.refuse_unclear(len(rows_of(own)))
-        if evaluator is None:
-            encoded = self._encoded if own is self.data else None
-            game = GameRun(self.evaluator, own, quantity, encoded=encoded)
-        else:
-            game = GameRun(evaluator, own, quantity, asks=False)
+        asks = evaluator is None
+        encoded = self._encoded if asks and own is self.data else None
+        game = GameRun(evaluator or self.evaluator, own, quantity, asks=asks, encoded=encoded)
         return game, rows, self.evaluator.start(), started
 
     def _encoded(self) -> tuple[CodeTable, np.ndarray]:
@@ -298,18 +285,15 @@ class QIIProblem:
 
         A translation is compared with its estimator on all rows that it encodes.
         """
-        evaluator = self.evaluator
+        evaluator, cache = self.evaluator, self._codes
         if not isinstance(evaluator.engine.replacement.table, CodedTable):
             return evaluator.encoded(self.data)
-        kept = self._codes
-        if (
-            not evaluator.answers()
-            or kept is None
-            or kept[0] is not evaluator.engine.replacement.table
-        ):
-            found = evaluator.encoded(self.data)
-            self._codes = kept = evaluator.engine.replacement.table, found
-        return kept[1]
+        if cache is None or cache[0] is not evaluator.engine.replacement.table:
+            cache = None
+        if cache is None or not evaluator.answers():
+            encoded = evaluator.encoded(self.data)
+            self._codes = cache = evaluator.engine.replacement.table, encoded
+        return cache[1]
 
     def planner(self) -> Evaluator:
         """An evaluator for plans.
@@ -492,13 +476,6 @@ def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
     return replace(own, rate=float(max(rates)))  # `release` stays one object for both
 
 
-def sample_facts(sample: Sample | None) -> dict[str, Any]:
-    """Returns what the provenance says of a subsample."""
-    if sample is None:
-        return {"subsample": None}
-    return {"subsample": {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}}
-
-
 # Whose rows the pool and the people explained are follows from what was passed. Values of private
 # rows are never compared for it, since the copy and its noise would tell the outcome.
 
@@ -533,14 +510,6 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
     return same_rows(own[kept] if len(kept) < len(own) else own, replacement.for_loops)
 
 
-def is_data(table: CodeTable, X: Any, data: Any) -> bool:
-    """Whether rows X are the data's rows, both as read."""
-    if X is data or len(rows_of(X)) != len(rows_of(data)):
-        return X is data
-    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
-    return same_rows(own, table.encode(X)[1])
-
-
 def same_rows(a: Any, b: Any) -> bool:
     """Whether codes [M, C] hold the same rows, in any order (for a memory map: in this order)."""
     if len(a) != len(b):
@@ -565,13 +534,6 @@ def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
         return "data"
     rows = _source(pool)
     return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
-
-
-def whose_rows(X: Any, private: Sequence[Any]) -> str:
-    """ "data": no rows were given; "part": memory of private rows; "given": public rows."""
-    if X is None:
-        return "data"
-    return "part" if any(shares_memory(X, one) for one in private) else "given"
 
 
 def _source(pool: Any) -> Any:

@@ -17,19 +17,11 @@ from xaijax.games.measure.quantity import refuse_not_finite
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
-from xaijax.methods.qii import exact
+from xaijax.methods.qii import exact, sampled
 from xaijax.methods.qii.exact import qii_index, refuse_long_list, warn_long_list
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
-from xaijax.methods.qii.sampled import (
-    of_a_list,
-    refuse_long_draws,
-    refuse_stop,
-    sampled_cost,
-    sampled_index,
-    sampled_list,
-)
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
@@ -173,7 +165,7 @@ class QII:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name != "self"}
-        self._problem = QIIProblem(**given)
+        self._problem = QIIProblem(given)
 
     @property
     def positive(self) -> Any:
@@ -299,7 +291,7 @@ class QII:
         if self._problem.samples is None:
             found = exact.explained(game, read, self._problem.distance is None, ready)
         else:
-            drawn = sampled_index(game, read, self._problem.plan, ready)
+            drawn = sampled.sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
             found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
         return done(self._problem, game, found, read.name, read, X, rows, before, started)
@@ -327,7 +319,7 @@ class QII:
         if problem.samples is None:
             exact.explained_cost(game, read)
         else:
-            sampled_cost(game, read, problem.plan)
+            sampled.sampled_cost(game, read, problem.plan)
         return plan_of(game, "exact" if problem.samples is None else "sampled")
 
     def fingerprint(
@@ -432,18 +424,14 @@ def singles(problem: QIIProblem, game: GameRun) -> exact.Influences:
     problem.ready()
     if problem.samples is None:
         warn_long_list(game, replaced)
-    base, full = exact.ends(game) if subtract else _distance_ends(problem, game)
+    games = game.N if problem.groups is None else 1
+    base, full = exact.ends(game) if subtract else np.zeros((2, games, 1))
     if problem.samples is None:
         v = exact.list_of(game, replaced[1:], subtract)
         return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
     contrast = np.concatenate([np.ones((P, 1)), -np.eye(P)], axis=1)
-    drawn = sampled_list(game, replaced, contrast, problem.plan)
+    drawn = sampled.sampled_list(game, replaced, contrast, problem.plan)
     return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-
-def _distance_ends(problem: QIIProblem, game: GameRun) -> tuple[np.ndarray, np.ndarray]:
-    zero = np.zeros((game.N if problem.groups is None else 1, 1))
-    return zero, zero
 
 
 def change(
@@ -456,7 +444,7 @@ def change(
     if problem.samples is None:
         warn_long_list(game, replaced)
     if problem.samples is not None and not _ends_only(problem, replaced):
-        drawn = sampled_list(game, replaced, factors[None], problem.plan)
+        drawn = sampled.sampled_list(game, replaced, factors[None], problem.plan)
         return drawn.values[:, 0], drawn.std_errors[:, 0]
     Q = exact.values_of(game, replaced)
     sign = 1.0 if problem.distance is None else -1.0  # distances grow as Q falls
@@ -466,11 +454,11 @@ def change(
 
 
 def _refuse_long(problem: QIIProblem, game: GameRun, replaced: np.ndarray) -> None:
-    refuse_stop(game, problem.plan)
+    sampled.refuse_stop(game, problem.plan)
     if problem.samples is None:
         refuse_long_list(game, replaced)
     elif not _ends_only(problem, replaced):
-        refuse_long_draws(game, len(replaced), of_a_list(game, problem.plan))
+        sampled.refuse_long_draws(game, len(replaced), sampled.of_a_list(game, problem.plan))
 
 
 def _ends_only(problem: QIIProblem, replaced: np.ndarray) -> bool:

@@ -88,7 +88,8 @@ def sampled_index(
     more.
     """
     design, factors = checked_design(game, index, plan)
-    largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
+    ordered = isinstance(design, designs.Orders)
+    largest = 2 * plan.width * float(np.max(design.factors if ordered else 1.0))
     if index.chance is not None:
         largest *= float(index.chance.sum())
     ready()
@@ -97,10 +98,6 @@ def sampled_index(
     if plan.scheme == "fixed-pool":
         return _fixed(game, design, rows, factors, plan)
     return _fresh(game, design, rows, factors, largest, plan)
-
-
-def _ordered(design: Any) -> bool:
-    return isinstance(design, designs.Orders)
 
 
 def design_of(index: QiiIndex, P: int, seed: int) -> Any:
@@ -247,14 +244,11 @@ def _fresh(
     plan: SamplingPlan,
 ) -> SampledValues:
     """Independent draws, until they are done or the stopping rule is met."""
-    values, errors, freedom, counts, bounds = [], [], [], [], []
-    for _, run in draws.runs(game, design, rows):
-        part = _one_run(run, factors, width, plan)
-        for kept, one in zip((values, errors, freedom, counts, bounds), part, strict=True):
-            kept.append(one)
-    stats = _stats(plan, np.concatenate(counts), np.concatenate(freedom))
+    runs = (run for _, run in draws.runs(game, design, rows))
+    parts = zip(*(_one_run(run, factors, width, plan) for run in runs), strict=True)
+    values, errors, freedom, counts, bound = map(np.concatenate, parts)
+    stats = _stats(plan, counts, freedom)
     if plan.stop is not None:
-        bound = np.concatenate(bounds)
         stats["bernstein_half_width"] = bound
         wide = int((bound > plan.epsilon).sum())
         if wide:
@@ -263,7 +257,7 @@ def _fresh(
                 f"{plan.epsilon:g} within samples={plan.samples:,}; their std_errors say how far "
                 "they got. Raise samples= or epsilon=."
             )
-    return SampledValues(np.concatenate(values), np.concatenate(errors), stats)
+    return SampledValues(values, errors, stats)
 
 
 def looks(samples: int, chunk: int) -> list[int]:
