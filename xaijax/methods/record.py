@@ -222,11 +222,6 @@ def _plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str | np.ndarray)
 
 
-def _is_users(value: Any) -> bool:
-    """Whether it is one of the user's own functions, not a library's."""
-    return isinstance(value, FunctionType) and not of_library(value.__globals__.get("__name__"))
-
-
 def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
     yield from _parts(function.__code__, deep)
     yield from _parts(function.__defaults__, deep)
@@ -242,5 +237,9 @@ def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
         held = function.__globals__.get(name)
         if _plain(held):
             yield from _parts(held, deep)
-        elif held is not function and _is_users(held):
+        elif (
+            isinstance(held, FunctionType)
+            and held is not function
+            and not of_library(held.__globals__.get("__name__"))
+        ):  # one of the user's own functions
             yield from _parts(held, deep - CALLED)

@@ -316,17 +316,13 @@ class AmortizedExplainer:
 
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
-            raise InputError(
-                "this AmortizedExplainer is not fitted yet. Say "
-                ".fit(X) first, with some thousand rows like those to explain."
-            )
+            raise InputError("this AmortizedExplainer is not fitted yet. Say .fit(X) first.")
         return self._fitted
 
     def _asked(self) -> questions.Teacher:
         if self._question is None:
             raise InputError(
-                "this AmortizedExplainer comes from a file, which holds no model; f(x) is needed "
-                "for every row. Say .with_explainer(explainer), an Explainer as it was fitted with."
+                "it comes from a file, which holds no model. Say .with_explainer(explainer)."
             )
         return self._question
 
@@ -337,16 +333,15 @@ class AmortizedExplainer:
         found = self._known()
         if found.hidden is None and self.network is None:
             raise InputError(
-                "this AmortizedExplainer was fitted with your own network, whose code no file "
-                "holds. Say .with_explainer(explainer, network=xaijax.as_model(module))."
+                "its network is your own: say .with_explainer(explainer, "
+                "network=xaijax.as_model(m))."
             )
         made = self._network(found.inputs, *found.centre.shape)
         leaves, structure = jax.tree.flatten(made.params)
         shapes = [leaf.shape for leaf in leaves]
         if shapes != [leaf.shape for leaf in found.leaves]:
             raise InputError(
-                f"network has parameters of shapes {shapes}, but what was learned has "
-                f"{[leaf.shape for leaf in found.leaves]}. Give the module that it was fitted with."
+                f"network has shapes {shapes}; learned are {[one.shape for one in found.leaves]}."
             )
         self._predictor = Predictor(
             made, found.inputs, found.base, found.centre, found.scale, found.known

@@ -150,14 +150,13 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     fewest = fewest_judges(confidence)
     if judges < fewest:
         raise InputError(
-            f"judge={judges} rows are too few for bounds at confidence={confidence:g}: the largest "
-            f"of {fewest} errors is the first that says so much. Say judge={fewest} or more; 256 "
-            "cover within two points of what they claim."
+            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest} or "
+            "more."
         )
     if N - judges < LEAST:
         raise InputError(
-            f"judge={judges} of the {N:,} rows of X leaves {max(N - judges, 0)} to learn from; at "
-            f"least {LEAST} are needed. Give more rows, or say a smaller judge=."
+            f"judge={judges} leaves {max(N - judges, 0)} to learn from. Give {LEAST} rows more "
+            "than judge=."
         )
     order = np.random.default_rng([seed, 0]).permutation(N)
     watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)

@@ -166,20 +166,15 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
     answer = model.apply
     if model.loop != "jax" or answer is None:
         raise InputError(
-            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX "
-            "module: xaijax.as_model(module), or as_model(f, params)."
+            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX module."
         )
     if inputs.texts:
-        raise InputError(
-            "network= takes rows of numbers, but X has columns of texts. Encode them, or leave "
-            "network= out: hidden= takes them."
-        )
+        raise InputError("network= takes rows of numbers, but X has columns of texts. Say hidden=.")
     leaves, structure = jax.tree.flatten(model.params)
     trained = [n for n, leaf in enumerate(leaves) if _is_float(leaf)]
     if not trained:
         raise InputError(
-            f"network={model.name} has no parameters to train. Give a module with its variables, "
-            "or as_model(f, params)."
+            f"network={model.name} has no parameters to train. Say as_model(f, params)."
         )
 
     def apply(params: Any, read: jax.Array, known: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -37,25 +37,20 @@ class Teacher:
         """Raises if rows do not share one base value, or if values do not add up."""
         if type(explainer) is not Explainer:
             raise InputTypeError(
-                f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}. Say "
-                "xaijax.AmortizedExplainer(xaijax.Explainer(model, background))."
+                f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}."
             )
         evaluator = explainer._evaluator
         if evaluator is None or hasattr(evaluator.engine.replacement.table, "baseline_fn"):
             raise InputError(
-                "explainer has a baseline, or players, for each instance. Each row then has a base "
-                "value or players of its own, which the network does not get. Give background rows "
-                "and players= that all rows share."
+                "explainer has a baseline or players for each instance. Give some that rows share."
             )
         if evaluator.engine.fixed:
             raise InputError(
-                "explainer has columns that are never replaced (-1 in players=), so that each row "
-                "has a base value of its own, which the network does not get. Make them players."
+                "explainer has columns that are never replaced (-1 in players=). Make them players."
             )
         if not named(explainer.index).efficient:
             raise InputError(
-                f"explainer has index={explainer.index!r}, whose values do not add up to f(x), as "
-                "the network's are made to. Give an explainer of Shapley values."
+                f"values of index={explainer.index!r} do not add up to f(x). Say index='shapley'."
             )
         self.explainer = explainer
 
@@ -81,8 +76,7 @@ class Teacher:
         if seed is not None and not np.isfinite(values).all():
             n = int(np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0])
             raise ModelOutputError(
-                f"the values of a row are not finite (row {n} of those asked): a network cannot "
-                "learn them. Leave rows out for which the model has no answer."
+                f"the values of row {n} are not finite: a network cannot learn them."
             )
         return Labels(found, values, found.base_values.reshape(len(values), -1), seconds)
 
@@ -147,18 +141,15 @@ def refuse_other(
     for field in known.why_not(found):
         if field == "rows":
             raise InputError(
-                "explainer has other background rows, weights or another link than what was "
-                "learned. Give the explainer that it was fitted with."
+                "explainer has other background rows, weights or link than were learned."
             )
         if field == "model":
             raise InputError(
-                f"explainer has another model ({name}) than what was learned: another program, "
-                "other parameters, or another fit. Fit anew for it."
+                f"explainer has another model ({name}): another program, or fit. Fit anew for it."
             )
         told = "rows of a shape" if field == "shape" else "players"
         raise InputError(
-            f"explainer has other {told} ({found.question[field]!r}) than what was learned "
-            f"({known.question[field]!r}). Give the explainer that it was fitted with."
+            f"explainer has other {told}: {found.question[field]}, not {known.question[field]}."
         )
     own = question.base()
     if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():

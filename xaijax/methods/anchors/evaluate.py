@@ -36,9 +36,7 @@ def evaluated(
     """
     tau, delta, count = asked
     if problem.bins is None:
-        raise InputError(
-            "evaluate: rules about players= have no predicates; use explain(max_size=)."
-        )
+        raise InputError("evaluate: rules about players= have no predicates. Say explain().")
     rows = problem.read(one_row(x, problem.data))
     bins, used = problem.bins.with_predicates(predicates)
     numbers = bins.of(rows)
@@ -139,8 +137,7 @@ def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray
                 why = "its bins have other edges" if found is None else why
                 raise InputError(
                     f"rules: that of X row {n} says {said!r}, which this explainer cannot draw: "
-                    f"{why}. Check rules by the explainer that found them, or measure one by "
-                    "evaluate()."
+                    f"{why}. Check rules by the explainer that found them."
                 )
             low[n, j], high[n, j] = found
     return low, high

@@ -159,7 +159,7 @@ class AnchorExplainer:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name not in ("self", "target")}
-        self._problem = AnchorProblem(**given)
+        self._problem = AnchorProblem(given)
         self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 

@@ -6,7 +6,8 @@ Letters: N instances, B data rows, F columns, P players.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,35 +35,25 @@ from xaijax.tables.table import FloatTable
 class AnchorProblem:
     """Model, data, bins, space and what counts as the same prediction."""
 
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        *,
-        feature_names: Any,
-        categories: Any,
-        bins: Any,
-        perturbation: Any,
-        flip_probability: Any,
-        tolerance: Any,
-        seed: Any,
-        weights: Any,
-        players: Any,
-        table_rows: Any,
-        **options: Any,
-    ) -> None:
-        """Reads the arguments, as for `AnchorExplainer`; options: those of the `Evaluator`."""
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """Reads the arguments of `AnchorExplainer`."""
+        asked = SimpleNamespace(**arguments)
+        model, data, perturbation, weights = (
+            asked.model,
+            asked.data,
+            asked.perturbation,
+            asked.weights,
+        )
         if not model.deterministic:
             raise InputError(
-                "model: rules are about one answer per row, and the model is declared "
-                "deterministic=False. Explain its mean answer, by a model that averages."
+                "model: rules need one answer per row, and it is declared deterministic=False."
             )
-        self.seed = checks.whole_number(seed, "seed", least=0)
-        self.tolerance = tolerance
-        if tolerance is not None:
+        self.seed = checks.whole_number(asked.seed, "seed", least=0)
+        self.tolerance = asked.tolerance
+        if self.tolerance is not None:
             at_least = "a number of at least 0"
             self.tolerance = checks.number(
-                tolerance, "tolerance", at_least, lambda size: 0 <= size < math.inf
+                self.tolerance, "tolerance", at_least, lambda size: 0 <= size < math.inf
             )
         self.model, self.data = model, data
         self.explained_model, self.codes, self.score = _scored(model, self.tolerance)
@@ -77,20 +68,18 @@ class AnchorProblem:
         sampled = not masked and not isinstance(perturbation, str)
         if (sampled or masked) and weights is not None:
             raise InputError(
-                "weights= are of the data rows, and a sampler draws its own rows. Leave them "
-                "out, or weigh within the sampler."
+                "weights= are of the data rows, and a sampler draws its own rows. Leave them out."
             )
         replacement = pool_of(model, data, None if self.balanced else weights)
         table = replacement.table
         self.table, self.B = table, replacement.rows_given
-        self.names = _names(feature_names, table, data)
+        self.names = _names(asked.feature_names, table, data)
         self.players = players_of_rows(
-            players, table, self.names if len(table.shape) == 1 else None
+            asked.players, table, self.names if len(table.shape) == 1 else None
         )
         if sampled and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players numbers the entries of each instance, which a sampler cannot know. Give "
-                "one numbering, or perturbation='row', 'flip' or a Baseline."
+                "players= of each instance are unknown to a sampler. Give one numbering."
             )
         single = isinstance(self.players, Players) and self.players.single
         singles = players_from(None, None, table.shape)
@@ -102,8 +91,8 @@ class AnchorProblem:
             self.rows = replacement.as_read
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
                 self.rows = exact[replacement.row]
-            self.bins = bins_of(self.rows, self.names, categories, bins)
-        flip = checks.share(flip_probability, "flip_probability", top=True)
+            self.bins = bins_of(self.rows, self.names, asked.categories, asked.bins)
+        flip = checks.share(asked.flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
         elif self.bins is None:
@@ -112,11 +101,11 @@ class AnchorProblem:
             self.sampler = space_of_players(self.players, perturbation, flip, model.allow_nan)
         else:
             named = checks.one_of(perturbation, "perturbation", tuple(SPACES))
-            count = checks.whole_number(table_rows, "table_rows")
+            count = checks.whole_number(asked.table_rows, "table_rows")
             self.space = SPACES[named](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
-        limits = limits_of(**options)
+        limits = limits_of("auto", asked.max_memory, asked.devices, asked.tile)
         self.evaluator = Evaluator(self.explained_model, replacement, singles, limits)
         if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
@@ -204,8 +193,8 @@ class AnchorProblem:
         """Raises InputError if tolerance= is used with several outputs."""
         if self.tolerance is not None and own.shape[1] != 1:
             raise InputError(
-                f"tolerance={self.tolerance:g} compares one number a row, and the model returns "
-                f"{own.shape[1]}. Select one with output= in as_model."
+                f"tolerance={self.tolerance:g} compares one number a row, not {own.shape[1]}. Say "
+                "output=."
             )
 
     def _weigh(self) -> None:
@@ -235,8 +224,8 @@ class AnchorProblem:
     def _refuse(self, held: int, name: str) -> None:
         if held > self.evaluator.engine.memory.whole:
             raise MemoryPlanError(
-                f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
-                f"than max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise "
+                f"{name} takes about {held:,} bytes an instance of {self.F:,} features, more than "
+                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise "
                 "max_memory=."
             )
 
@@ -284,8 +273,7 @@ def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
     alone = model.output == "value" and model.threshold is None and model.classes is None
     if alone and type(model.name) is str and "egressor" in model.name:
         raise InputError(
-            "model: a regression has no classes to agree on. Say tolerance=: a rule then holds "
-            "where |f(z) - f(x)| <= tolerance. Or threshold= in as_model."
+            "model: a regression has no classes. Say tolerance=, or threshold= in as_model."
         )
     decided, codes = model.decided()
     return decided, codes, Score(Agrees(), reads_own=True)
@@ -302,10 +290,7 @@ def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
             f"feature_names has {len(names)} names, but the data has {len(labels)} columns."
         )
     if rows_of(data).is_frame and names != tuple(labels):
-        raise InputError(
-            "feature_names differ from the columns of the data frame. Leave them out, or rename "
-            "the columns."
-        )
+        raise InputError("feature_names differ from the columns of the data frame. Leave them out.")
     return names
 
 
@@ -345,9 +330,8 @@ def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, bef
         first = np.arange(problem.F)[None] == 0
         text = game.read_bins.said(rows, first, own, own)[0][1][0]
         raise InputError(
-            f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}, "
-            f"so perturbation={problem.space_name!r} has nothing to draw. Use coarser bins, or "
-            "perturbation='row'."
+            f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}. "
+            "Use coarser bins, or perturbation='row'."
         )
 
 
@@ -359,6 +343,5 @@ def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     for n, rule in enumerate(rules):
         if not rule.applies(given.part(n, n + 1))[0]:
             raise InputError(
-                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
-                "rows that explain had, in their order."
+                f"X row {n} does not satisfy its rule. Give the rows that explain had, in order."
             )

@@ -83,8 +83,8 @@ def settings_of(
         beam_size = min(checks.whole_number(beam_size, "beam_size", remedy=remedy), (1 << F) - 1)
     elif search not in ("exact", "table"):
         raise InputError(
-            f"beam_size=None is the optimum over all rules, which needs known precisions; "
-            f"search={search!r} estimates them. Say search='exact' or 'table', or a beam_size."
+            f"beam_size=None is the optimum, which search={search!r} cannot know. Say "
+            "search='exact' or 'table', or a beam_size."
         )
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
     return SearchSettings(
@@ -126,8 +126,7 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
         )
     if confirm is not None and search not in ("exact", "table"):
         raise InputError(
-            f"confirm={confirm!r} holds out data for search='exact' and 'table'; {which} validates "
-            "rules by draws of their own. Leave it out."
+            f"confirm={confirm!r} holds out data for search='exact' and 'table', not for {asked!r}."
         )
 
 
@@ -219,8 +218,7 @@ def refuse_search(search: str, space: Perturbation | None) -> None:
         return
     if space is None:
         raise InputError(
-            f"search={search!r}: draws of players or by a sampler cannot be listed. Say "
-            "search='kl-lucb' or 'sar'."
+            f"search={search!r}: draws of players or by a sampler cannot be listed; say 'kl-lucb'."
         )
     if search == "exact":
         space.refuse_exact()

@@ -38,13 +38,11 @@ def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
     """Raises InputError if rules cannot be widened."""
     if space is None:
         raise InputError(
-            "widen=True needs a built-in space over single columns. A sampler keeps "
-            "x's bin and cannot be asked for a wider one, and players= have no bins. Leave it out."
+            "widen=True needs a built-in space; a sampler and players= have no bins. Leave it out."
         )
     if confirm is not None:
         raise InputError(
-            f"widen=True and confirm={confirm!r}: the rows held out confirm the rules that the "
-            "search proposed, and no wider ones. Leave one of them out."
+            f"widen=True and confirm={confirm!r}: wider rules are not confirmed. Say one of them."
         )
 
 

@@ -477,9 +477,7 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
     if top is None:
         for name, value in (("confidence", confidence), ("bounds", bounds)):
             if value is not None:
-                raise InputError(
-                    f"{name}={value!r} needs top=, which is not given. Say top=3, for example."
-                )
+                raise InputError(f"{name}={value!r} needs top=, which is not given. Say top=3.")
         return None
     k = checks.whole_number(top, "top")
     if k > P:
@@ -488,19 +486,13 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
     pair = None if bounds is None else _pair(bounds)
     if asking.tolerance is not None:
         raise InputError(
-            f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Make an "
-            "explainer without tolerance=, or call this one without top=."
+            f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Say one."
         )
     if asking.estimator in METHODS and not METHODS[asking.estimator].independent:
-        raise InputError(
-            f"top={k} needs independent pairs, and estimator={asking.estimator!r} draws without "
-            "replacement and fits all draws together. Say estimator='permutation' or 'auto'."
-        )
+        raise InputError(f"top={k} needs independent pairs. Say estimator='permutation' or 'auto'.")
     if not asking.model.deterministic:
         raise InputError(
-            f"top={k} needs a deterministic model: the pairs of a random one share the noise of "
-            "v(nothing kept) and v(all kept), and are not independent. Leave top= out; "
-            "explanation.top() uses the standard errors."
+            f"top={k} needs a deterministic model. Leave it out; see explanation.top()."
         )
     return Top(k, level, pair)
 

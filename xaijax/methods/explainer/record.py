@@ -20,17 +20,8 @@ from xaijax.games import queries
 from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
+from xaijax.methods import record
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
-from xaijax.methods.record import (
-    background,
-    cost_of,
-    functions_of,
-    instances,
-    numbers,
-    outputs_of,
-    sizes,
-    sources,
-)
 from xaijax.models.queries.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
@@ -130,8 +121,8 @@ def results_of(asked: Explainer, run: ExplainerRun) -> dict[str, Any]:
     engine, answer = run.game.engine, run.answer
     scalar = engine.outputs == 1  # one number a row, or one output for each instance
     return {
-        **numbers(answer.values, answer.base, answer.std_errors, scalar),
-        **instances(run.X, run.rows),
+        **record.numbers(answer.values, answer.base, answer.std_errors, scalar),
+        **record.instances(run.X, run.rows),
         "feature_names": asked.players.names,
         "output_names": None if scalar else engine.findings.output_names,
         "exact": answer.std_errors is None,
@@ -156,14 +147,14 @@ def stats_of(
         warn_of_digits(model.name, *dtypes, answer.base, answer.full)
     B, P = engine.replacement.count, game.P
     stats: dict[str, Any] = {
-        **cost_of(game, run.before, run.seconds),
+        **record.cost_of(game, run.before, run.seconds),
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
         "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
         "budget": asked.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        **sources(asked, run.X, engine),
-        **functions_of(asked.quantity),
+        **record.sources(asked, run.X, engine),
+        **record.functions_of(asked.quantity),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
@@ -180,7 +171,7 @@ def stats_of(
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
-    stats |= outputs_of(None if game.own is None else game.own[:, 0], findings.output_names)
+    stats |= record.outputs_of(None if game.own is None else game.own[:, 0], findings.output_names)
     queries.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):
@@ -201,8 +192,8 @@ def provenance_of(asked: Explainer, game: GameRun, estimator: str) -> dict[str, 
         "index_weights": asked.weights.tolist(),
         "link": asked.quantity.name,
         "estimator": estimator,
-        **background(game.engine.replacement),
-        **sizes(asked.model, asked.players, game.N, game.P),
+        **record.background(game.engine.replacement),
+        **record.sizes(asked.model, asked.players, game.N, game.P),
     }
 
 

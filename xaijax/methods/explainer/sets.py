@@ -17,26 +17,13 @@ from xaijax.estimators.driver import METHODS, SAMPLERS, InstanceValues, refuse_u
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
-from xaijax.games import queries
+from xaijax.games import queries, refuse
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.queries import ExactCost
-from xaijax.games.refuse import (
-    LARGEST_TABLE,
-    refuse_biased_link,
-    refuse_too_many,
-    warn_long_run,
-    why_long,
-)
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import OfSets, Weights
+from xaijax.methods.explainer import record
 from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
-from xaijax.methods.explainer.record import (
-    ExplainerRun,
-    answered,
-    provenance_of,
-    results_of,
-    stats_of,
-)
 from xaijax.players.index import named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
@@ -74,7 +61,7 @@ class InteractionQuery:
         run = explainer._run(X, progress, self.choose, self.warn_long_run, self.answer, outputs)
         return self._interactions(run, self._sought(run))
 
-    def _sought(self, run: ExplainerRun) -> dict[str, Any]:
+    def _sought(self, run: record.ExplainerRun) -> dict[str, Any]:
         """Whether each instance was searched for pairs far larger than the others; warns if not.
 
         It is empty if the answer does not depend on it.
@@ -94,7 +81,7 @@ class InteractionQuery:
         It raises EnumerationLimitError for what cannot be enumerated, and MemoryPlanError for
         values that do not fit into memory.
         """
-        refuse_biased_link(game)
+        refuse.refuse_biased_link(game)
         self._refuse_many_sets(game)
         explainer, P, rule = self.explainer, game.P, narrow(self.explainer.tolerance)
         allowed = default_budget(P) if explainer.budget is None else explainer.budget
@@ -106,28 +93,25 @@ class InteractionQuery:
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
-                    f"budget={allowed:,} is too small: sampled interactions ask at least {least:,} "
-                    f"coalitions of {P} players. Raise budget=."
+                    f"budget={allowed:,} is too small: {P} players need {least:,} coalitions."
                 )
             given = explainer.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
             exact = fits & by_pairs(game, self.weights)
             return EstimatorChoice(exact, self.sampler, allowed, rule)
-        refuse_too_many(game, costs.largest)
-        if not by_pairs(game, self.weights).all() and P > LARGEST_TABLE:
+        refuse.refuse_too_many(game, costs.largest)
+        if not by_pairs(game, self.weights).all() and P > refuse.LARGEST_TABLE:
             k = int(costs.largest.max())
             raise EnumerationLimitError(
-                f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
-                f"make {count(k, self.order):,} sets each; a matrix of that size is not "
-                f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
-                "columns with players=."
+                f"order={self.order}: {k} of {P} players differ in a pair, and tables go up to "
+                f"{refuse.LARGEST_TABLE} players. Lower order=, or group columns with players=."
             )
         return EstimatorChoice(fits, None, allowed, rule)
 
     def answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The interactions of all instances."""
         enumerate_some = partial(exact_sets, game, self.weights)
-        return answered(game, choice, enumerate_some, self.index, self.explainer.seed)
+        return record.answered(game, choice, enumerate_some, self.index, self.explainer.seed)
 
     def warn_long_run(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
         """Warns of a long run before it starts; returns the largest number of model rows it may
@@ -142,11 +126,11 @@ class InteractionQuery:
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
             beside = cost.once + int((~choice.exact).sum()) * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-            warn_long_run(game, rows, ways, beside)
+            refuse.warn_long_run(game, rows, ways, beside)
             return rows
-        if why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
+        if refuse.why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
             coming = rows = game.N  # each instance is checked, and none is run
-        warn_long_run(game, coming, ways)
+        refuse.warn_long_run(game, coming, ways)
         return rows
 
     def _by_closed_form(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> bool:
@@ -167,25 +151,21 @@ class InteractionQuery:
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(
-                f"order={self.order}: {game.N:,} instances have {M:,} sets of up to {self.order} "
-                f"of {game.P} players each, about {held:,} bytes, more than "
-                f"max_memory={memory:,}. Lower order=, explain fewer rows at a time, or raise "
-                "max_memory=."
+                f"order={self.order}: {game.N:,} instances have {M:,} sets, about {held:,} bytes, "
+                f"more than max_memory={memory:,}. Lower order=, or explain fewer rows."
             )
 
     def _refuse_unbiased(self) -> None:
         """Raises InputError for an index or an order for which unbiased sampling does not exist."""
         if self.index.sampled and named(self.index.singles).draws_sets:
             raise InputError(
-                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
-                "draws hardly any but the middle ones. Say index='sii' or 'k-sii', or leave "
-                "unbiased= out."
+                f"unbiased=True needs coalitions of every size, which index={self.index.name!r} "
+                "does not draw. Say index='sii' or 'k-sii', or leave unbiased= out."
             )
         if not self.index.sampled or self.order != SAMPLED_ORDER:
             raise InputError(
-                "unbiased=True chooses how interactions are sampled, and only index='sii' and "
-                f"'k-sii' at order={SAMPLED_ORDER} are; got index={self.index.name!r}, "
-                f"order={self.order}. Leave unbiased= out."
+                f"unbiased=True is for index='sii' and 'k-sii' at order={SAMPLED_ORDER}; got "
+                f"index={self.index.name!r}, order={self.order}. Leave it out."
             )
 
     def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:
@@ -193,13 +173,11 @@ class InteractionQuery:
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
             raise InputError(
-                f"estimator={name!r} samples no interactions: {reason}. Say "
-                "estimator='kernel' or 'auto'."
+                f"estimator={name!r} samples no interactions: {reason}. Say 'kernel' or 'auto'."
             )
         if not game.engine.model.deterministic:
             raise InputError(
-                "interactions of a random model are enumerated, not sampled. Say "
-                "estimator='exact', or unite columns with players=."
+                "interactions of a random model are not sampled. Say estimator='exact'."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
@@ -216,14 +194,13 @@ class InteractionQuery:
             )
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
-            f"most {k} of {game.P} players differ from a background row), the model has no closed "
-            f"form that is known, and this order is not sampled.{alone} Say one that is at order=2 "
-            f"({', '.join(repr(one.name) for one in INTERACTIONS.values() if one.sampled)}), group "
-            "columns with players=, use fewer background rows, or say estimator='exact' where no "
-            "more than 24 players differ."
+            f"most {k} of {game.P} players differ), has no known closed form, and this order is "
+            f"not sampled.{alone} Say order=2 of "
+            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, group columns with "
+            "players=, or use fewer background rows."
         )
 
-    def _interactions(self, run: ExplainerRun, sought: dict[str, Any]) -> Interactions:
+    def _interactions(self, run: record.ExplainerRun, sought: dict[str, Any]) -> Interactions:
         """The interactions of a run: values, stats and provenance."""
         explainer, answer = self.explainer, run.answer
         sets = all_of(explainer.players.count, self.order)
@@ -234,14 +211,14 @@ class InteractionQuery:
                 if array is not None:
                     array[lacking] = 0.0
         values = _as_players(self.weights, run.game.P)
-        provenance = provenance_of(explainer, run.game, run.choice.name)
+        provenance = record.provenance_of(explainer, run.game, run.choice.name)
         del provenance["index_weights"]
         return Interactions(
-            **results_of(explainer, run),
+            **record.results_of(explainer, run),
             sets=sets,
             index=self.index.name,
             order=self.order,
-            stats=stats_of(explainer, run, self.index.efficient, values) | sought,
+            stats=record.stats_of(explainer, run, self.index.efficient, values) | sought,
             provenance=provenance | {"index": self.index.name, "order": self.order},
         )
 

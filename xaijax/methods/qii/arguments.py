@@ -67,13 +67,12 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which never ends: say samples=n, or give the rows themselves. A "
-            "function that makes a baseline of each row is passed as xaijax.Baseline(function)."
+            "pool is a sampler, which never ends. Say samples=n, or Baseline(function) for "
+            "baselines."
         )
     if pool_weights is not None:
         raise InputError(
-            "pool_weights are weights of pool rows, and a sampler chooses its own rows. Leave them "
-            "out, or give the rows themselves."
+            "pool_weights are weights of pool rows; a sampler has none. Leave them out."
         )
     if plan.scheme != "fresh":
         raise InputError("pool is a sampler, which makes fresh donors: say scheme='fresh'.")
@@ -97,14 +96,13 @@ def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
     for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
-                f"players: {players.names[p]!r} has {len(columns)} columns; the prior over sets is "
-                "that of single columns of zeros and ones."
+                f"players: {players.names[p]!r} has {len(columns)} columns; Pr[S] is of single "
+                "ones."
             )
         values = matrix[:, columns[0]]
         if not np.isin(values, (0, 1)).all():
             raise InputError(
-                f"data: column {players.names[p]!r} holds other values than 0 and 1, so a row is "
-                "no set of players. Give Pr[S] as an array."
+                f"data: column {players.names[p]!r} holds other values than 0 and 1. Give Pr[S]."
             )
         bits |= values.astype(np.int64) << p
     return np.bincount(bits, weights, 1 << P)
@@ -127,13 +125,12 @@ def refuse_difference(
         return
     if outcome.kind != "proba" or interest.score is not None:
         raise InputError(
-            f"difference={difference!r} compares vectors of class probabilities. Say "
-            "outcome='proba', or difference='l1'."
+            f"difference={difference!r} compares vectors of class probabilities: outcome='proba'."
         )
     if interest.whom == "members and rest":
         raise InputError(
-            f"difference={difference!r} compares distributions, and quantity={interest.name!r} is "
-            "none. Say difference='subtract', 'l1', 'l2' or 'linf'."
+            f"difference={difference!r} compares distributions; {interest.name!r} has none. Say "
+            "'l1'."
         )
     if outcome.classes is not None:
         refuse_high_floor(floor, len(outcome.classes))
@@ -145,15 +142,14 @@ def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None
         return
     if quantity.outer is not None:
         raise InputError(
-            f"difference={quantity.name!r} of sampled means is biased and has no unbiased draws, "
-            "so samples= goes with difference='subtract'. Say that, or samples=None: exact up to "
-            f"{LARGEST_TABLE} players for an index (group columns with players=), and for unary, "
-            "influence and marginal with any number."
+            f"difference={quantity.name!r} of sampled means is biased and has no unbiased draws. "
+            f"Say difference='subtract', or samples=None: up to {LARGEST_TABLE} players, or unary, "
+            "influence and marginal."
         )
     if samples < groups:
         raise InputError(
-            f"samples={samples} leaves a group of quantity={quantity.measured!r} without a draw: "
-            f"they take turns. Say samples={groups} at least, and {2 * groups} for standard errors."
+            f"samples={samples} leaves a group of {quantity.measured!r} without a draw. Say "
+            f"samples={groups}."
         )
 
 
@@ -163,13 +159,12 @@ def refuse_random(model: Any, quantity: Quantity) -> None:
         return
     if quantity.outer is not None:
         raise InputError(
-            f"difference={quantity.name!r} of a random model's means is biased by its noise. Say "
-            "difference='subtract' with deterministic=False."
+            "noise biases this distance. Say difference='subtract' with deterministic=False."
         )
     if callable(quantity.combine):
         raise InputError(
-            f"quantity={quantity.measured!r} of a random model's means is biased by its noise. Say "
-            f"{linear_form(quantity)} with deterministic=False."
+            f"noise biases {quantity.measured!r}. Say {linear_form(quantity)} with "
+            "deterministic=False."
         )
 
 
@@ -177,6 +172,5 @@ def refuse_unused_weights(interest: Interest, data_weights: Any, own_pool: bool)
     """Raises InputError for data_weights that would weight nothing."""
     if data_weights is not None and own_pool and not interest.of_data:
         raise InputError(
-            f"data_weights have no effect on quantity={interest.name!r}, which is of individuals, "
-            "with a pool or pool_weights of its own. Leave them out, or say pool_weights=."
+            f"data_weights have no effect on quantity={interest.name!r} here. Say pool_weights=."
         )

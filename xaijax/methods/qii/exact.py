@@ -253,9 +253,9 @@ def whole_table(
     needed = 16 * N << game.P
     if needed > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
-            f"{game.engine.memory.whole:,}. Take fewer rows of X, raise max_memory=, or say "
-            f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
+            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than "
+            f"max_memory={game.engine.memory.whole:,}. Say fewer rows, or explain(). "
+            f"{instead(game.quantity, 'table')}"
         )
     ready()
     warn_long_run(game, rows, FEWER_ROWS)
@@ -363,9 +363,8 @@ def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
     with naming_samples(game.quantity, question):
         if needs_table and game.P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"{_why_a_table(game.quantity)} the table of all 2^{game.P} sets; at most "
-                f"{LARGEST_TABLE} players can be enumerated. Group columns with players=, or ask "
-                f"{NO_TABLE}."
+                f"{_why_a_table(game.quantity)} the table of all 2^{game.P} sets, at most of "
+                f"{LARGEST_TABLE} players. Group columns with players=, or ask {NO_TABLE}."
             )
         pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
@@ -407,9 +406,8 @@ def warn_long_list(game: GameRun, replaced: np.ndarray) -> None:
 def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
-            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
-            f"or donors, or group columns with players= (there are {game.P}). "
-            + instead(game.quantity, question)
+            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer, or "
+            f"group columns with players= (there are {game.P}). {instead(game.quantity, question)}"
         )
 
 
@@ -417,6 +415,6 @@ def refuse_random_index(game: GameRun, what: str) -> None:
     """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
-            f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
-            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors include it."
+            f"{what} would hold the model's noise (deterministic=False). Say explain() with "
+            "another index."
         )

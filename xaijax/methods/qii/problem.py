@@ -28,16 +28,7 @@ from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
 from xaijax.games.refuse import warn_repeated_cuts
 from xaijax.games.run import GameRun
-from xaijax.methods.qii.arguments import (
-    plan_of,
-    pool_rows,
-    prior_of,
-    refuse_difference,
-    refuse_random,
-    refuse_sampled,
-    refuse_unused_weights,
-    signed_of,
-)
+from xaijax.methods.qii import arguments
 from xaijax.methods.qii.difference import as_outer, difference_of
 from xaijax.methods.qii.exact import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
@@ -58,25 +49,25 @@ ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each 
 class QIIProblem:
     """A question of QII: quantity, outcome, intervention, difference, plan of sampling."""
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         """Reads the arguments of `QII`."""
-        asked = SimpleNamespace(**arguments)
+        asked = SimpleNamespace(**options)
         model, data, positive, samples = asked.model, asked.data, asked.positive, asked.samples
         pool, data_weights, pool_weights = asked.pool, asked.data_weights, asked.pool_weights
         self.interest = interest_of(asked.quantity)
         self.outcome = outcome_of(model, self.interest, asked.outcome, positive, asked.bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)
-        self.signed = signed_of(asked.signed, self.interest)
+        self.signed = arguments.signed_of(asked.signed, self.interest)
         self.difference, self.distance = difference_of(asked.difference, asked.floor)
-        refuse_difference(self.difference, self.interest, self.outcome, asked.floor)
-        self.plan = plan_of(asked, self.outcome.width)
+        arguments.refuse_difference(self.difference, self.interest, self.outcome, asked.floor)
+        self.plan = arguments.plan_of(asked, self.outcome.width)
         self.samples, self.seed = samples, self.plan.seed
         self.scheme, self.stop = self.plan.scheme, self.plan.stop
         self.floor = None if asked.floor is None else float(asked.floor)
         self.groups: np.ndarray | None = None
-        refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
-        refuse_random(model, self._quantity())
-        refuse_unused_weights(
+        arguments.refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
+        arguments.refuse_random(model, self._quantity())
+        arguments.refuse_unused_weights(
             self.interest, data_weights, pool is not None or pool_weights is not None
         )
         self.model, self._given_positive = model, positive
@@ -93,7 +84,7 @@ class QIIProblem:
         pool, pool_weights = weighted_rows(pool, pool_weights, "pool")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
-        donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
+        donors, kind = arguments.pool_rows(pool, data, pool_weights, self.plan, samples)
         baseline_fn = baseline_fn_of(pool)
         if baseline_fn is not None:
             if pool_weights is not None:
@@ -105,8 +96,7 @@ class QIIProblem:
         self.players = players_of_rows(asked.players, self.table)
         if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players numbers the entries of each row, and a Subsample draws which rows there "
-                "are. Give one numbering for all rows, shaped like one of them."
+                "players= is of each row, and a Subsample draws which rows there are. Say one."
             )
         rows = data if self.subsample is None else self.subsample.full
         count = len(rows_of(rows))
@@ -144,10 +134,9 @@ class QIIProblem:
         """Pr[S] of the data itself; see `QII.prior`."""
         if isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "prior() needs columns that are players in all rows; players= numbers the entries "
-                "of each instance. Give Pr[S] as an array [2**P]."
+                "prior() needs columns that are players in all rows. Give Pr[S] as [2**P]."
             )
-        return prior_of(self.data, self.players, self.weights)
+        return arguments.prior_of(self.data, self.players, self.weights)
 
     def kept_of(self, X: Any, rows: Any) -> tuple[Any, Any]:
         """(the individuals X as a result keeps them, the index of their frame or None).
@@ -261,8 +250,8 @@ class QIIProblem:
         if self.groups is not None:
             if X is not None:
                 raise InputError(
-                    f"X cannot go with quantity={self.interest.name!r}, one number for the "
-                    "whole data. Leave it out, or say quantity='individual' or 'actual'."
+                    f"X cannot go with quantity={self.interest.name!r}, which is of the data. "
+                    "Leave it out."
                 )
         elif X is None:
             rows = self.data
@@ -332,14 +321,14 @@ def members_of(
     if not interest.of_members:
         if members is not None:
             raise InputError(
-                f"members= goes with quantity='group', 'disparity' and 'ratio', not with "
-                f"{interest.name!r}. Leave it out."
+                "members= goes with quantity='group', 'disparity' or 'ratio', not "
+                f"{interest.name!r}."
             )
         return None
     if members is None:
         raise InputError(
-            f"members= is needed for quantity={interest.name!r}: a bool for each data row, "
-            "{column: value}, or a function of the data."
+            f"members= is needed for quantity={interest.name!r}: bools, {{column: value}} or a "
+            "function."
         )
     if isinstance(members, Mapping):
         mask = _by_values(members, data, names, N)
@@ -351,8 +340,7 @@ def members_of(
         raise InputError("members: the group is empty, so it has no share of outcomes.")
     if interest.whom == "members and rest" and mask.all():
         raise InputError(
-            f"members: the group is everybody, so quantity={interest.name!r} has nobody to compare "
-            "it with. Say quantity='rate'."
+            f"members: the group is everybody, and {interest.name!r} has a rest. Say 'rate'."
         )
     return mask
 
@@ -367,8 +355,7 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
         if hasattr(value, "__len__") and not isinstance(value, str | bytes):
             raise InputTypeError(
                 f"members: {{{label!r}: value}} takes one value, got {type(value).__name__} "
-                f"{value!r}. For several say a function of the data, as lambda data: "
-                f"data[{label!r}].isin([...])."
+                f"{value!r}. For several say lambda data: data[{label!r}].isin([...])."
             )
         values = rows_of(data).column(j)
         own = np.asarray(values == value)
@@ -439,8 +426,7 @@ def refuse_sample_weights(
     weighted = data_weights is not None or (pool is None and pool_weights is not None)
     if subsample is not None and weighted:
         raise InputError(
-            "data_weights and pool_weights cannot be used with a Subsample of secret rows. "
-            "Leave them out, or release the full data."
+            "data_weights and pool_weights cannot be combined with a Subsample. Leave them out."
         )
 
 
@@ -453,8 +439,8 @@ def members_drawn(
     mask = subsample.of_full(full)
     if not mask.any() or (interest.whom == "members and rest" and mask.all()):
         raise InputError(
-            f"data: of the {len(mask):,} rows drawn {int(mask.sum()):,} are members=; both sides "
-            "need rows. Draw another subsample, or a larger one."
+            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=. Draw a larger "
+            "subsample."
         )
     return mask
 

@@ -360,14 +360,12 @@ class QII:
         """
         if self._problem.samples is not None:
             raise InputError(
-                "samples= draws marginal influences, and game() asks all 2^P sets. Make the QII "
-                "with samples=None, or say explain()."
+                "samples= draws marginal influences. Say samples=None for game(), or explain()."
             )
         game, rows, *_ = self._problem.begin(X)
         if self._problem.distance is None and self._problem.outcome.kind == "proba":
             raise InputError(
-                "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
-                "another), outcome='score' for one class, or explain()."
+                "game() of outcome='proba' has vectors. Say difference='l1', or outcome='score'."
             )
         return kept_table(self._problem, game, rows, X)
 
@@ -511,13 +509,11 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
         raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
     if outcome == "proba":
         raise InputError(
-            "outcome='proba' has a gap for every class, so there is no one order of proxies. Say "
-            "outcome='score' for the positive class, or outcome='label'."
+            "outcome='proba' has no one order of proxies, a gap a class. Say outcome='label'."
         )
     if difference != "subtract":
         raise InputError(
-            f"difference={difference!r} is a distance, which does not say whether a gap shrinks. "
-            "Say difference='subtract' for proxies."
+            f"difference={difference!r} is a distance. Say difference='subtract' for proxies."
         )
 
 

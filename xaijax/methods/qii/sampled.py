@@ -56,10 +56,9 @@ def _factors(game: GameRun) -> np.ndarray:
     combine = game.quantity.combine
     if callable(combine):
         raise InputError(
-            f"quantity={game.quantity.measured!r} is made of two means, so its "
-            f"indices have no unbiased draws. Say {linear_form(game.quantity)}; or ask unary, "
-            "influence or marginal, which are sampled by their parts; or samples=None for exact "
-            f"values of up to {LARGEST_TABLE} players (group columns with players=)."
+            f"quantity={game.quantity.measured!r} is made of two means, so its indices have no "
+            f"unbiased draws. Say {linear_form(game.quantity)}, or ask unary, influence or "
+            f"marginal; or samples=None, up to {LARGEST_TABLE} players."
         )
     return np.ones(1) if combine is None else combine
 
@@ -71,8 +70,7 @@ def checked_design(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> tuple[
     factors = _factors(game)
     if index.simple:
         raise InputError(
-            "index='deegan-packel' jumps as v crosses the threshold, so it is not sampled. Say "
-            "samples=None."
+            "index='deegan-packel' jumps at the threshold, and is not sampled. Say samples=None."
         )
     design = design_of(index, game.P, plan.seed)
     if plan.scheme == "fixed-pool":
@@ -113,8 +111,8 @@ def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
     """Raises InputError for a stopping rule of a quantity that is not a mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
-            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
-            "two. Leave stop= out, or say signed=True for a disparity."
+            f"stop='bernstein' bounds means, and {game.quantity.measured!r} is of two. Leave it "
+            "out."
         )
 
 
@@ -126,15 +124,15 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
     if plan.stop is None and rows > MOST_ROWS:
         raise InputError(
             f"samples={plan.samples:,} of {coalitions:,} model rows each, for {_games(game):,} "
-            f"games, are {rows:.2g} rows and more than 2^36. Say fewer samples= (how many an "
-            "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
+            f"games, are {rows:.2g} rows and more than 2^36. Say fewer samples= (see "
+            "samples_needed), or stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
     if held > game.engine.memory.whole:
         raise MemoryPlanError(
             f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
             f"bytes, more than max_memory={game.engine.memory.whole:,}. Group columns with "
-            "players=, or raise max_memory=."
+            "players=."
         )
 
 
@@ -382,5 +380,5 @@ def samples_needed(
     except (ArithmeticError, ValueError):  # 0, infinity, or a whole number beyond the floats
         raise InputError(
             f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
-            "count. Give a larger epsilon or delta, or fewer indices or rates."
+            "count."
         ) from None

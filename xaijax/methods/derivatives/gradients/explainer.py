@@ -25,6 +25,7 @@ from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.score import TargetColumn, largest, refuse_columns
 from xaijax.games.refuse import minute
+from xaijax.methods import record
 from xaijax.methods.derivatives.gradients import reading, slopes
 from xaijax.methods.derivatives.gradients.run import (
     PASSES,
@@ -38,16 +39,6 @@ from xaijax.methods.derivatives.gradients.run import (
 )
 from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair, space_of
 from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import (
-    background,
-    cost,
-    instances,
-    numbers,
-    outputs_of,
-    sizes,
-    sources,
-    target_columns,
-)
 from xaijax.models import gradient_class
 from xaijax.players.players import PerInstancePlayers, Players, column_labels
 from xaijax.results.asked import output_question
@@ -321,8 +312,7 @@ class GradientExplainer:
         if B * self.steps > MOST_ROWS:
             raise EnumerationLimitError(
                 f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
-                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples= (a "
-                "number of draws of a row and a point), or give fewer rows or steps."
+                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples=."
             )
         return quadrature(weights, self.steps)
 
@@ -337,7 +327,7 @@ class GradientExplainer:
         if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(N)
         self.players.refuse_unclear(N)
-        names = target_columns(self.model, outputs, rows)
+        names = record.target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
         own = None
@@ -384,16 +374,10 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     if samples is None:
         return None
     if path == "integrated":
-        raise InputError(
-            "samples= needs path='expected'; path='integrated' has one baseline, and a quadrature. "
-            "Leave it out, or say steps=."
-        )
+        raise InputError("samples= needs path='expected'. Leave it out, or say steps=.")
     count = checks.whole_number(samples, "samples", least=2)
     if count % 2:
-        raise InputError(
-            f"samples must be even, since each stratum of the line has two draws, got {count}. "
-            f"Say {count + 1}."
-        )
+        raise InputError(f"samples must be even, got {count}. Say {count + 1}.")
     if steps != 50:
         raise InputError("steps= is for the quadrature, and samples= draws. Give one of them.")
     return count
@@ -430,21 +414,21 @@ def explanation(
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     stats: dict[str, Any] = {
-        **cost(engine, engine.clock, before, seconds),
+        **record.cost(engine, engine.clock, before, seconds),
         "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
         "estimator": run.estimator,
-        **sources(asked, X, engine),
+        **record.sources(asked, X, engine),
         "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
-        **outputs_of(work.column, engine.findings.output_names),
+        **record.outputs_of(work.column, engine.findings.output_names),
     }
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
     return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
+        **record.numbers(answer.values, answer.base, errors, scalar),
+        **record.instances(X, rows),
         feature_names=asked.players.names,
         output_names=None if scalar else engine.findings.output_names,
         exact=False,
@@ -472,6 +456,6 @@ def _provenance(
         "steps": None if run.lines.drawn else asked.steps,
         "samples": asked.samples,
         "estimator": run.estimator,
-        **background(engine.replacement),
-        **sizes(engine.model, asked.players, len(work), run.players),
+        **record.background(engine.replacement),
+        **record.sizes(engine.model, asked.players, len(work), run.players),
     }

@@ -114,8 +114,8 @@ class Pair:
         self.embed, self.inner = given
         if hasattr(self.embed, "probe") or not callable(self.embed):
             raise InputTypeError(
-                f"model: embed of (embed, head) must be a function of jax.numpy, got "
-                f"{type(self.embed).__name__}; it may return any shape, and is not a Model."
+                "model: embed of (embed, head) must be a function, got "
+                f"{type(self.embed).__name__}."
             )
         refuse_model(self.inner)
         if self.inner.reader is not None:
@@ -200,8 +200,8 @@ class Between(LineSpace):
             told = jax.tree.map(lambda one: ("R", *one.shape[1:]), made)
             needed = [("R", *shape, "...") for shape in shapes]
             raise InputError(
-                "model: embed must return arrays in the same container as X, each with the axes of "
-                f"its leaf of X first, {needed}; it returned {told}."
+                "model: embed must return arrays in the container of X, each with the axes of its "
+                f"leaf first, {needed}; it returned {told}."
             )
         names = ("X",) if layout is None else layout.names
         first = 0
@@ -212,6 +212,5 @@ class Between(LineSpace):
             if not floats and not stays:
                 raise InputError(
                     f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers there "
-                    "is no line. Embed it too, or number it -1 in players=, so that it stays as it "
-                    "is in X."
+                    "is no line. Embed it too, or number it -1 in players=."
                 )
