@@ -151,8 +151,8 @@ def fingerprint(game: GameRun) -> str:
     engine, quantity = game.engine, game.quantity
     digest = engine.replacement.digest.copy()
     baseline_fn = getattr(engine.replacement.table, "baseline_fn", None)
-    for given in (engine.score, quantity.outer, quantity.combine, baseline_fn):
-        for part in _parts(given, DEEP):
+    for function in (engine.score, quantity.outer, quantity.combine, baseline_fn):
+        for part in _parts(function, DEEP):
             digest.update(part)
     return digest.hexdigest()
 

@@ -115,10 +115,11 @@ class AmortizedExplainer:
     def __repr__(self) -> str:
         how = f"hidden={self.hidden}" if self.network is None else f"network={self.network.name}"
         by = "no explainer" if self._question is None else repr(self._question.explainer)
-        told = "not fitted"
+        state = "not fitted"
         if self._fitted is not None:
-            told = f"R2 {self._fitted.judged['r2']:.4g} on {self._fitted.judged['judge_rows']} rows"
-        return f"AmortizedExplainer({by}, {how}, {told})"
+            judged = self._fitted.judged
+            state = f"R2 {judged['r2']:.4g} on {judged['judge_rows']} rows"
+        return f"AmortizedExplainer({by}, {how}, {state})"
 
     def fit(
         self,
@@ -180,11 +181,11 @@ class AmortizedExplainer:
     @property
     def stats_(self) -> Mapping[str, Any]:
         """The cost and results of fitting; docs/results.md lists every key."""
-        found = self._known()
-        cost = found.cost
+        learned = self._known()
+        cost = learned.cost
         return MappingProxyType(
             {
-                **found.judged,
+                **learned.judged,
                 "label_model_rows": cost.model_rows,
                 "label_seconds": cost.label_seconds,
                 "training_seconds": cost.training_seconds,
@@ -219,16 +220,16 @@ class AmortizedExplainer:
         A `xaijax.XaiWarning` gives the number of rows outside the range of the fitted rows.
         """
         before_jax()
-        found = self._known()
+        learned = self._known()
         question, predictor = self._asked(), self._ready()
         share, progress = learning.read_share(fallback), read_progress(progress)
         rows = question.read(X)
         so_far = self._sweep
         if so_far is None:
             so_far = self._so_far = self._so_far + questions.count_of(rows)
-            warn_below(found, share, so_far)
-        answers = calling.answered(question, found, predictor, rows, share, progress)
-        return explanation(question, found, X, rows, answers, share, so_far, self.seed)
+            warn_below(learned, share, so_far)
+        answers = calling.answered(question, learned, predictor, rows, share, progress)
+        return explanation(question, learned, X, rows, answers, share, so_far, self.seed)
 
     def fingerprint(self) -> Fingerprint:
         """Identifies the question that its explanations answer.
@@ -259,11 +260,11 @@ class AmortizedExplainer:
             InputError: the explainer has another question. Models are compared by their programs
                 and parameters if these can be read, else by the base value.
         """
-        found, question = self._known(), questions.Teacher(explainer)
-        questions.refuse_other(found.fingerprint, found.base, found.known[1], question)
-        own = self.network if network is None else network
-        out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
-        out._fitted, out._so_far = found, self._so_far
+        learned, question = self._known(), questions.Teacher(explainer)
+        questions.refuse_other(learned.fingerprint, learned.base, learned.known[1], question)
+        module = self.network if network is None else network
+        out = AmortizedExplainer(explainer, self.hidden, self.seed, module)
+        out._fitted, out._so_far = learned, self._so_far
         out._ready()
         return out
 
@@ -330,23 +331,22 @@ class AmortizedExplainer:
         """The network as a function; rebuilt from what was learned if there is none."""
         if self._predictor is not None:
             return self._predictor
-        found = self._known()
-        if found.hidden is None and self.network is None:
+        learned = self._known()
+        if learned.hidden is None and self.network is None:
             raise InputError(
-                "its network is your own: say .with_explainer(explainer, "
-                "network=xaijax.as_model(m))."
+                "it needs your network: .with_explainer(explainer, network=xaijax.as_model(m))."
             )
-        made = self._network(found.inputs, *found.centre.shape)
+        made = self._network(learned.inputs, *learned.centre.shape)
         leaves, structure = jax.tree.flatten(made.params)
         shapes = [leaf.shape for leaf in leaves]
-        if shapes != [leaf.shape for leaf in found.leaves]:
+        if shapes != [leaf.shape for leaf in learned.leaves]:
             raise InputError(
-                f"network has shapes {shapes}; learned are {[one.shape for one in found.leaves]}."
+                f"network has shapes {shapes}; learned are {[one.shape for one in learned.leaves]}."
             )
         self._predictor = Predictor(
-            made, found.inputs, found.base, found.centre, found.scale, found.known
+            made, learned.inputs, learned.base, learned.centre, learned.scale, learned.known
         )
-        self._predictor.learned(jax.tree.unflatten(structure, found.leaves))
+        self._predictor.learned(jax.tree.unflatten(structure, learned.leaves))
         return self._predictor
 
     def _network(self, inputs: Inputs, P: int, K: int) -> Network:
@@ -433,10 +433,10 @@ class AmortizedExplainer:
 
 def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
     """Rebuilds it from the fields of a file; it has no explainer yet."""
-    found, hidden, seed = files.read(state)
+    learned, hidden, seed = files.read(state)
     out = object.__new__(AmortizedExplainer)
     out.hidden, out.seed, out.network = hidden, seed, None
-    out._question, out._fitted, out._predictor = None, found, None
+    out._question, out._fitted, out._predictor = None, learned, None
     out._so_far, out._sweep = 0, None
     return out
 
@@ -458,18 +458,18 @@ def _difficulty(
     predictor: Predictor, params: Any, watched: learning.Lesson
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """(the line, its lowest and highest height), from the errors of the validation rows."""
-    told = predictor.told(params, watched.read, watched.full)
-    flat = np.zeros(1 + told.shape[1])
-    found, _ = predictor.of(params, flat, watched.read, watched.full)
-    errors = calling.errors_of(found, watched.values)
-    line = calling.difficulty_line(told, errors, float(predictor.scale.max()))
-    heights = line[0] + told @ line[1:]
+    features = predictor.told(params, watched.read, watched.full)
+    flat = np.zeros(1 + features.shape[1])
+    values, _ = predictor.of(params, flat, watched.read, watched.full)
+    errors = calling.errors_of(values, watched.values)
+    line = calling.difficulty_line(features, errors, float(predictor.scale.max()))
+    heights = line[0] + features @ line[1:]
     return line, (float(heights.min()), float(heights.max()))
 
 
-def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
+def _judged(values: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
     """Measures of how good the values [n, P, K] of the judge's rows are."""
-    wrong = float(((found - wanted) ** 2).sum())
+    wrong = float(((values - wanted) ** 2).sum())
     spread = float(((wanted - wanted.mean(axis=0)) ** 2).sum())
     size = float((wanted**2).sum())
     return {
@@ -486,11 +486,11 @@ def _seconds_of_explaining(question: questions.Teacher, rows: Any) -> float:
     """
     N, count = questions.count_of(rows), min(questions.count_of(rows), 64)
     while True:
-        some = questions.rows_between(rows, slice(0, count))
+        part = questions.rows_between(rows, slice(0, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", XaiWarning)  # it was given before
-            question.explained(some, False)
-            seconds = question.explained(some, False).seconds
+            question.explained(part, False)
+            seconds = question.explained(part, False).seconds
         if seconds >= TIMED or count == N:
             return seconds / count
         count = min(N, 4 * count)

@@ -82,11 +82,11 @@ def learn(
     scale = np.asarray(predictor.scale, np.float32)
 
     def loss(params: Any, rows: jax.Array) -> jax.Array:
-        found, _ = predictor.values(params, held[0][rows], held[1][rows])
-        return jnp.mean(((found - wanted[rows]) / scale) ** 2)
+        values, _ = predictor.values(params, held[0][rows], held[1][rows])
+        return jnp.mean(((values - wanted[rows]) / scale) ** 2)
 
     @jax.jit
-    def some(params: Any, state: Any, mean: Any, batches: jax.Array) -> Any:
+    def chunk(params: Any, state: Any, mean: Any, batches: jax.Array) -> Any:
         def step(carry: Any, rows: jax.Array) -> Any:
             params, state, mean = carry
             updates, state = optimiser.update(jax.grad(loss)(params, rows), state, params)
@@ -100,7 +100,7 @@ def learn(
     state, mean = optimiser.init(params), params
     best, least, met, done = params, validation_error(predictor, params, validation), 0, 0
     for batches in _batches(len(training), recipe):
-        params, state, mean = some(params, state, mean, batches)
+        params, state, mean = chunk(params, state, mean, batches)
         done += len(batches)
         error = validation_error(predictor, mean, validation)
         if error < least:
@@ -112,8 +112,8 @@ def learn(
 def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
     """Mean squared error in units of the values' spread; infinite for NaN."""
     line = np.zeros(1 + predictor.told_by)
-    found, _ = predictor.of(params, line, rows.read, rows.full)
-    error = float(np.mean(((found - rows.values) / predictor.scale) ** 2))
+    values, _ = predictor.of(params, line, rows.read, rows.full)
+    error = float(np.mean(((values - rows.values) / predictor.scale) ** 2))
     return error if np.isfinite(error) else np.inf
 
 
@@ -150,13 +150,12 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     fewest = fewest_judges(confidence)
     if judges < fewest:
         raise InputError(
-            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest} or "
-            "more."
+            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest}."
         )
     if N - judges < LEAST:
         raise InputError(
-            f"judge={judges} leaves {max(N - judges, 0)} to learn from. Give {LEAST} rows more "
-            "than judge=."
+            f"judge={judges} leaves {max(N - judges, 0)} to learn from; {LEAST} are needed. Give "
+            "more rows."
         )
     order = np.random.default_rng([seed, 0]).permutation(N)
     watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)

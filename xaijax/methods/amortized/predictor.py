@@ -29,21 +29,19 @@ from xaijax.models.model import Model
 TILE = 1024  # rows; all tiles of a piece are dispatched before the first is waited for
 
 
+@dataclass(eq=False)
 class Predictor:
     """A network as a function of rows; its program is traced once."""
 
-    def __init__(
-        self,
-        network: Network,
-        inputs: Inputs,
-        base: np.ndarray,  # float64 [K]
-        centre: np.ndarray,  # float64 [P, K], of the values of the training rows
-        scale: np.ndarray,  # float64 [K], of these
-        known: np.ndarray,  # float64 [2, K], mean and spread of f(x)
-    ) -> None:
-        self.network, self.inputs = network, inputs
-        self.base, self.centre, self.scale, self.known = base, centre, scale, known
-        self.traces = 0
+    network: Network
+    inputs: Inputs
+    base: np.ndarray  # float64 [K]
+    centre: np.ndarray  # float64 [P, K], of the values of the training rows
+    scale: np.ndarray  # float64 [K], of these
+    known: np.ndarray  # float64 [2, K], mean and spread of f(x)
+    traces: int = 0
+
+    def __post_init__(self) -> None:
         self._program = jax.jit(self._of_tile)
         self._told = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
 
@@ -88,9 +86,9 @@ class Predictor:
             (here, self._program(params, line, *_filled(read[here], full[here])))
             for here in _tiles(len(read))
         ]
-        for here, (found, told) in coming:
+        for here, (part, heights) in coming:
             n = len(read[here])
-            values[here], height[here] = np.asarray(found)[:n], np.asarray(told)[:n]
+            values[here], height[here] = np.asarray(part)[:n], np.asarray(heights)[:n]
         values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
         return values, height
 

@@ -68,17 +68,17 @@ class Teacher:
         started = time.perf_counter()
         if seed is None:
             with of_some_rows():
-                found = self.explainer(rows, progress=progress)
+                result = self.explainer(rows, progress=progress)
         else:
-            found = labelled(self.explainer, rows, seed, progress)
-        seconds = time.perf_counter() - started - found.stats["compile_seconds"]
-        values = found.values.reshape(*found.shape[:2], -1)
+            result = labelled(self.explainer, rows, seed, progress)
+        seconds = time.perf_counter() - started - result.stats["compile_seconds"]
+        values = result.values.reshape(*result.shape[:2], -1)
         if seed is not None and not np.isfinite(values).all():
             n = int(np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0])
             raise ModelOutputError(
                 f"the values of row {n} are not finite: a network cannot learn them."
             )
-        return Labels(found, values, found.base_values.reshape(len(values), -1), seconds)
+        return Labels(result, values, result.base_values.reshape(len(values), -1), seconds)
 
     def answers(self, rows: Any) -> np.ndarray:
         """link(f(x)) of rows as they were read, float64 [N, K]."""
@@ -96,22 +96,22 @@ class Teacher:
 
     def fingerprint(self) -> Fingerprint:
         """Returns the fingerprint of what a network learns; the model answers its probe only."""
-        asked = self.explainer.fingerprint()
+        whole = self.explainer.fingerprint()
         table = self.explainer._open().engine.replacement.table
         question = {
             "players": self.explainer.players.names,
             "columns": self.explainer.players.all_columns,
             "shape": tuple(map(int, table.shape)),
         }
-        return replace(asked, question=question)
+        return replace(whole, question=question)
 
     def best(self) -> Teacher:
         """The same question with the best values that "auto" gives, for rows that judge."""
-        own = self.explainer
-        if own.budget is None and own.tolerance is None and own.estimator in ("exact", "auto"):
+        now = self.explainer
+        if now.budget is None and now.tolerance is None and now.estimator in ("exact", "auto"):
             return self
-        given = made_of(own) | {"estimator": "auto", "budget": None, "tolerance": None}
-        return Teacher(Explainer(**given))
+        options = made_of(now) | {"estimator": "auto", "budget": None, "tolerance": None}
+        return Teacher(Explainer(**options))
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def refuse_other(
     base: the learned base values, [K]. They distinguish models that cannot be read.
     spread: that of f(x), [K], the scale on which base values count as equal.
     """
-    found, name = question.fingerprint(), question.explainer.model.name
-    for field in known.why_not(found):
+    now, name = question.fingerprint(), question.explainer.model.name
+    for field in known.why_not(now):
         if field == "rows":
             raise InputError(
                 "explainer has other background rows, weights or link than were learned."
@@ -147,15 +147,15 @@ def refuse_other(
             raise InputError(
                 f"explainer has another model ({name}): another program, or fit. Fit anew for it."
             )
-        told = "rows of a shape" if field == "shape" else "players"
+        what = "rows of a shape" if field == "shape" else "players"
         raise InputError(
-            f"explainer has other {told}: {found.question[field]}, not {known.question[field]}."
+            f"explainer has other {what}: {now.question[field]}, not {known.question[field]}."
         )
-    own = question.base()
-    if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():
+    mean = question.base()
+    if mean.shape != base.shape or (np.abs(mean - base) > NEAR * (np.abs(base) + spread)).any():
         raise InputError(
-            f"explainer has the base value {own.tolist()}, but what was learned has "
-            f"{base.tolist()}: it has another model ({name}). Fit anew."
+            f"explainer has the base value {mean.tolist()}, not {base.tolist()}: another model "
+            f"({name})."
         )
 
 
@@ -198,17 +198,17 @@ def _answer(
 ) -> InstanceValues:
     if choice.sampler is None:
         return explainer._answer(game, choice)
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    enumerated, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
-    asked = choice.sampler, named(explainer.index), choice.budget
+    drawing = choice.sampler, named(explainer.index), choice.budget
     parts = [
-        sampled(game, some, *asked, int(one), choice.rule)
+        sampled(game, some, *drawing, int(one), choice.rule)
         for some, one in zip(groups, seeds, strict=True)
     ]
     drawn = InstanceValues.joined(parts)
     warn_unmet(drawn, choice)
-    if len(own):
-        exact = InstanceValues.exact(*explainer.exact.estimate(game, own)[:6])
+    if len(enumerated):
+        exact = InstanceValues.exact(*explainer.exact.estimate(game, enumerated)[:6])
         drawn = InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

@@ -37,19 +37,19 @@ class AnchorProblem:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Reads the arguments of `AnchorExplainer`."""
-        asked = SimpleNamespace(**arguments)
+        args = SimpleNamespace(**arguments)
         model, data, perturbation, weights = (
-            asked.model,
-            asked.data,
-            asked.perturbation,
-            asked.weights,
+            args.model,
+            args.data,
+            args.perturbation,
+            args.weights,
         )
         if not model.deterministic:
             raise InputError(
                 "model: rules need one answer per row, and it is declared deterministic=False."
             )
-        self.seed = checks.whole_number(asked.seed, "seed", least=0)
-        self.tolerance = asked.tolerance
+        self.seed = checks.whole_number(args.seed, "seed", least=0)
+        self.tolerance = args.tolerance
         if self.tolerance is not None:
             at_least = "a number of at least 0"
             self.tolerance = checks.number(
@@ -73,9 +73,9 @@ class AnchorProblem:
         replacement = pool_of(model, data, None if self.balanced else weights)
         table = replacement.table
         self.table, self.B = table, replacement.rows_given
-        self.names = _names(asked.feature_names, table, data)
+        self.names = _names(args.feature_names, table, data)
         self.players = players_of_rows(
-            asked.players, table, self.names if len(table.shape) == 1 else None
+            args.players, table, self.names if len(table.shape) == 1 else None
         )
         if sampled and isinstance(self.players, PerInstancePlayers):
             raise InputError(
@@ -91,8 +91,8 @@ class AnchorProblem:
             self.rows = replacement.as_read
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
                 self.rows = exact[replacement.row]
-            self.bins = bins_of(self.rows, self.names, asked.categories, asked.bins)
-        flip = checks.share(asked.flip_probability, "flip_probability", top=True)
+            self.bins = bins_of(self.rows, self.names, args.categories, args.bins)
+        flip = checks.share(args.flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
         elif self.bins is None:
@@ -101,11 +101,11 @@ class AnchorProblem:
             self.sampler = space_of_players(self.players, perturbation, flip, model.allow_nan)
         else:
             named = checks.one_of(perturbation, "perturbation", tuple(SPACES))
-            count = checks.whole_number(asked.table_rows, "table_rows")
+            count = checks.whole_number(args.table_rows, "table_rows")
             self.space = SPACES[named](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
-        limits = limits_of("auto", asked.max_memory, asked.devices, asked.tile)
+        limits = limits_of("auto", args.max_memory, args.devices, args.tile)
         self.evaluator = Evaluator(self.explained_model, replacement, singles, limits)
         if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
@@ -147,8 +147,8 @@ class AnchorProblem:
         """(first position, game) of as many instances as fit into memory together."""
         step = self.at_a_time(beam, coverage_samples)
         for first in range(0, len(rows_of(rows)), step):
-            some = rows_of(rows).part(first, first + step)
-            yield first, self.game(some, coverage_samples, seed, first)
+            part = rows_of(rows).part(first, first + step)
+            yield first, self.game(part, coverage_samples, seed, first)
 
     def game(
         self,
@@ -183,18 +183,17 @@ class AnchorProblem:
             self._asker = asker
         return asker
 
-    def predictions(self, own: np.ndarray) -> list[Any]:
+    def predictions(self, answers: np.ndarray) -> list[Any]:
         """The predictions for the model's answers float64 [N, A]."""
         if self.tolerance is not None:
-            return own[:, 0].tolist()
-        return [self.codes.label(code) for code in own[:, 0].tolist()]
+            return answers[:, 0].tolist()
+        return [self.codes.label(code) for code in answers[:, 0].tolist()]
 
-    def refuse_answers(self, own: np.ndarray) -> None:
+    def refuse_answers(self, answers: np.ndarray) -> None:
         """Raises InputError if tolerance= is used with several outputs."""
-        if self.tolerance is not None and own.shape[1] != 1:
+        if self.tolerance is not None and answers.shape[1] != 1:
             raise InputError(
-                f"tolerance={self.tolerance:g} compares one number a row, not {own.shape[1]}. Say "
-                "output=."
+                f"tolerance={self.tolerance:g} compares one number a row. Say output= in as_model."
             )
 
     def _weigh(self) -> None:
@@ -208,8 +207,8 @@ class AnchorProblem:
             return
         labels = self.model.labels(self.data)
         _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
-        own = (1 / count)[place]
-        self.space = self.space.weighted_by(own / own.sum())
+        weights = (1 / count)[place]
+        self.space = self.space.weighted_by(weights / weights.sum())
         self._weighed, self._asker = self.evaluator.fits, None
 
     def refuse_draws(self, draws: int, name: str) -> None:
@@ -225,8 +224,7 @@ class AnchorProblem:
         if held > self.evaluator.engine.memory.whole:
             raise MemoryPlanError(
                 f"{name} takes about {held:,} bytes an instance of {self.F:,} features, more than "
-                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise "
-                "max_memory=."
+                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise it."
             )
 
     def held(self, settings: SearchSettings, N: int) -> dict[str, int]:

@@ -124,25 +124,23 @@ def shapley_values(
         # The last rows pad to a whole number of steps; their results are dropped.
         own = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
         if drawn is None:
-            found = exact(ask, own, donors, parts, weights)
+            values = exact(ask, own, donors, parts, weights)
         else:
-            found = over_orders(ask, own, donors, parts, drawn)
-        return found.reshape(-1, P, found.shape[-1])[:N]
+            values = over_orders(ask, own, donors, parts, drawn)
+        return values.reshape(-1, P, values.shape[-1])[:N]
 
     run = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))
-    found = _run(run, x, background)
-    _refuse_nonfinite(found, ask, x.reshape(N, P), background.reshape(-1, P))
-    found = found[..., 0] if single else found
-    return found[0] if one else found
+    values = _run(run, x, background)
+    _refuse_nonfinite(values, ask, x.reshape(N, P), background.reshape(-1, P))
+    values = values[..., 0] if single else values
+    return values[0] if one else values
 
 
 def _explicit_mesh(*given: Any) -> Any:
     """The mesh on whose explicit axes one of these arrays is; None: there is no such array."""
-    for one in jax.tree.leaves(given):
-        mesh = jax.typeof(one).sharding.mesh if isinstance(one, jax.Array) else None
-        if mesh is not None and mesh.explicit_axes:
-            return mesh
-    return None
+    arrays = (leaf for leaf in jax.tree.leaves(given) if isinstance(leaf, jax.Array))
+    meshes = (jax.typeof(array).sharding.mesh for array in arrays)
+    return next((mesh for mesh in meshes if mesh is not None and mesh.explicit_axes), None)
 
 
 def _on_auto_axes(
@@ -161,7 +159,7 @@ def _on_auto_axes(
     on_auto: Any = jax.sharding.auto_axes
     on_auto = on_auto(called, axes=mesh.explicit_axes, out_sharding=where)
     try:
-        found = on_auto(x, background, params)
+        values = on_auto(x, background, params)
     except ValueError as error:
         if "mesh" not in str(error):
             raise
@@ -169,10 +167,10 @@ def _on_auto_axes(
             f"x, background, params and what f holds lie on the explicit axes {mesh.explicit_axes} "
             f"of a mesh and elsewhere: {error} Put all on one mesh of AxisType.Auto."
         ) from error
-    if not isinstance(found, Tracer) and not np.isfinite(found).all():
+    if not isinstance(values, Tracer) and not np.isfinite(values).all():
         host = jax.tree.map(np.asarray, (x, background, params))
         return called(*host)  # raises and says what is not finite
-    return found
+    return values
 
 
 def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> jax.Array:
@@ -189,19 +187,19 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
 
 
 def _refuse_nonfinite(
-    found: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
+    values: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
 ) -> None:
     """Raises ModelOutputError if values [N, P, K] are numbers and not finite.
 
     rows: those of x [N, P] and of the background [B, P]. The message says whether f's answers to
         them are finite.
     """
-    if isinstance(found, Tracer):
+    if isinstance(values, Tracer):
         return
     with jax.ensure_compile_time_eval():  # numbers, also in a caller's trace
-        if bool(jnp.isfinite(found).all()):
+        if bool(jnp.isfinite(values).all()):
             return
-        first = np.flatnonzero(~np.isfinite(found).all(axis=(1, 2)))[0]
+        first = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0]
         answers = [np.asarray(ask(some)) for some in rows]
     name = f"values of x row {first}"
     for some, where in zip(answers, ("x", "background"), strict=True):
@@ -212,7 +210,7 @@ def _refuse_nonfinite(
             )
     raise ModelOutputError(
         f"{name} are not finite, and f's answers to x and background are: an answer to a hybrid is "
-        f"not, or sums of answers are too large for {found.dtype}."
+        f"not, or sums of answers are too large for {values.dtype}."
     )
 
 

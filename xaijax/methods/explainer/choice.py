@@ -61,8 +61,7 @@ def refuse_index(estimator: str, index: str) -> None:
     """Raises InputError for an index that the estimator cannot sample."""
     if estimator in METHODS and named(index).drawn is None:
         raise InputError(
-            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
-            f"index={index!r}. Say estimator='exact', or group columns with players= until it fits."
+            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got {index!r}."
         )
 
 
@@ -105,13 +104,13 @@ def choose(
         sampler = "kernel" if many and not (random or independent) else "permutation"
     elif random and not METHODS[estimator].independent:
         raise InputError(
-            f"a random model's noise is unknown to estimator={estimator!r}. Say 'permutation'."
+            f"estimator={estimator!r} leaves a random model's own noise out. Say 'permutation'."
         )
     least = METHODS[sampler].smallest_budget(P, index)
     if allowed < least:
         raise InputError(
-            f"budget={allowed:,} is too small: estimator={sampler!r} asks at least {least:,} "
-            f"coalitions of {P} players (index={index.name!r}). Raise budget=."
+            f"budget={allowed:,} is too small: estimator={sampler!r} asks at least {least:,}. "
+            "Raise it."
         )
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return EstimatorChoice(fits, sampler, allowed)
@@ -130,8 +129,7 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
     if estimator == "exact":
         if budget is not None:
             raise InputError(
-                f"budget={budget:,} cannot be combined with estimator='exact', which asks all "
-                f"2^{game.P} coalitions. Leave it out."
+                f"budget={budget:,} cannot be combined with estimator='exact'. Leave it out."
             )
         return everything
     return ~everything if estimator in METHODS else _fits(game, costs, budget)
@@ -179,10 +177,9 @@ def warn_heavy_tail(part: InstanceValues) -> None:
     count = int(part.heavy.sum())
     if count:
         checks.warn(
-            f"{count:,} of {len(part.heavy):,} sampled instances have heavy tails: the largest 1 % "
-            "of the draws carry more than half of the estimated variance, so that their intervals "
-            "hold less often than they say. Raise budget=, unite columns with players=, or explain "
-            'the score before a sigmoid or softmax. stats["heavy_tail"] says which they are.'
+            f"{count:,} of {len(part.heavy):,} sampled instances have heavy tails, so that their "
+            "intervals hold less often than they say. Raise budget=, unite columns with players=, "
+            'or explain the score before a sigmoid. stats["heavy_tail"] says which they are.'
         )
 
 
@@ -203,22 +200,18 @@ def warn_long(game: GameRun, costs: ExactCost, choice: EstimatorChoice, exact: E
         said = refuse.why_long(game, drawn, beside)
     if not said:
         return rows
-    budget = f"budget= (now {choice.budget:,} coalitions an instance)"
-    ways = (
-        f"a smaller {budget}"
-        if choice.sampler
-        else "estimator='permutation', whose budget= bounds the rows"
-    )
-    ways += ", fewer background rows, or columns united to fewer players"
-    checks.warn_slow(said, ways)
+    ways = "estimator='permutation', whose budget= bounds the rows"
+    if choice.sampler:
+        ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance)"
+    checks.warn_slow(said, f"{ways}, fewer background rows, or columns united to fewer players")
     return rows
 
 
 def cost_of(game: GameRun, choice: EstimatorChoice, seed: int, exact: Exact) -> Plan:
     """The plan of a game: what the chosen estimators ask."""
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    if len(own):
-        exact.cost(game, own)
+    enumerable, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    if len(enumerable):
+        exact.cost(game, enumerable)
     if choice.sampler is not None:
         sampled_cost(game, others, choice.sampler, exact.index, choice.budget, seed)
     return plan_of(game, np.where(choice.exact, exact.name, choice.sampler or "exact"))

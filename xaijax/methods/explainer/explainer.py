@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Real
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -469,7 +470,7 @@ class Explainer:
 CONFIDENCE = 0.95
 
 
-def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
     """The rule of top=, confidence= and bounds=; None if there is none.
 
     It raises InputError or InputTypeError for arguments that do not go together, before any work.
@@ -484,13 +485,13 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
         raise InputError(f"top={k:,}, but there are {P:,} players. Pass a number from 1 to {P:,}.")
     level = CONFIDENCE if confidence is None else checked_level(confidence, "confidence")
     pair = None if bounds is None else _pair(bounds)
-    if asking.tolerance is not None:
+    if explainer.tolerance is not None:
         raise InputError(
-            f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Say one."
+            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Say one."
         )
-    if asking.estimator in METHODS and not METHODS[asking.estimator].independent:
+    if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
         raise InputError(f"top={k} needs independent pairs. Say estimator='permutation' or 'auto'.")
-    if not asking.model.deterministic:
+    if not explainer.model.deterministic:
         raise InputError(
             f"top={k} needs a deterministic model. Leave it out; see explanation.top()."
         )
@@ -500,27 +501,25 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
 def _pair(bounds: Any) -> tuple[float, float]:
     """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
     wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+    two = isinstance(bounds, tuple | list) and len(bounds) == 2
+    if not two or any(isinstance(end, bool) or not isinstance(end, Real) for end in bounds):
         raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
-    for one in bounds:
-        if isinstance(one, bool) or not isinstance(one, int | float | np.integer | np.floating):
-            raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
     low, high = map(float, bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InputError(f"bounds: got ({low:g}, {high:g}); {wanted}")
     return low, high
 
 
-def with_top_claims(found: Explanation, rule: Top | None) -> Explanation:
+def with_top_claims(result: Explanation, rule: Top | None) -> Explanation:
     """The same explanation, with `top` and `confidence`, and which instances are certain.
 
     Exact values are judged by their rounding; for others the run has recorded what it found.
     """
     if rule is None:
-        return found
-    sure = found.top(rule.k, rule.confidence).certain.reshape(len(found), -1).all(axis=1)
-    stats = dict(found.stats)
+        return result
+    sure = result.top(rule.k, rule.confidence).certain.reshape(len(result), -1).all(axis=1)
+    stats = dict(result.stats)
     if "certain" in stats:
         sure = np.where(stats["exact_rows"], sure, stats["certain"])
-    told = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
-    return replace(found, stats={"bound": "rounding", **stats, **told})
+    claims = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
+    return replace(result, stats={"bound": "rounding", **stats, **claims})

@@ -56,8 +56,8 @@ def answered(
 
     enumerated(rows): the values from all coalitions of these instances, int [n].
     """
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    estimate = enumerated(own) if len(own) else None
+    enumerable, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    estimate = enumerated(enumerable) if len(enumerable) else None
     exact = None if estimate is None else InstanceValues.exact(*estimate[:6])
     if choice.sampler is None or not len(others):
         assert estimate is not None and exact is not None
@@ -96,49 +96,49 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     if not moved.any():
         return replace(answer, base=one)
     values, P = answer.values.copy(), game.P
-    some = values[:, :P] != 0
-    values[:, :P] -= np.where(some, moved / np.maximum(1, some.sum(axis=1, keepdims=True)), 0.0)
+    moving = values[:, :P] != 0
+    values[:, :P] -= np.where(moving, moved / np.maximum(1, moving.sum(axis=1, keepdims=True)), 0.0)
     return replace(answer, base=one, values=values)
 
 
-def explanation(asked: Explainer, run: ExplainerRun) -> Explanation:
+def explanation(explainer: Explainer, run: ExplainerRun) -> Explanation:
     """The explanation of a run: values, stats and provenance."""
-    answer, present = run.answer, getattr(asked.players, "present", None)
+    answer, present = run.answer, getattr(explainer.players, "present", None)
     if present is not None:  # a missing player's value is 0, not the noise of a random model
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
     return Explanation(
-        **results_of(asked, run),
-        kind=asked.index,
-        stats=stats_of(asked, run, asked.exact.index.efficient),
-        provenance=provenance_of(asked, run.game, run.choice.name),
+        **results_of(explainer, run),
+        kind=explainer.index,
+        stats=stats_of(explainer, run, explainer.exact.index.efficient),
+        provenance=provenance_of(explainer, run.game, run.choice.name),
     )
 
 
-def results_of(asked: Explainer, run: ExplainerRun) -> dict[str, Any]:
+def results_of(explainer: Explainer, run: ExplainerRun) -> dict[str, Any]:
     """Returns the fields that values of players and of sets share."""
     engine, answer = run.game.engine, run.answer
     scalar = engine.outputs == 1  # one number a row, or one output for each instance
     return {
         **record.numbers(answer.values, answer.base, answer.std_errors, scalar),
         **record.instances(run.X, run.rows),
-        "feature_names": asked.players.names,
+        "feature_names": explainer.players.names,
         "output_names": None if scalar else engine.findings.output_names,
         "exact": answer.std_errors is None,
-        "present": getattr(asked.players, "present", None),
+        "present": getattr(explainer.players, "present", None),
     }
 
 
 def stats_of(
-    asked: Explainer, run: ExplainerRun, efficient: bool, values: float | None = None
+    explainer: Explainer, run: ExplainerRun, efficient: bool, values: float | None = None
 ) -> dict[str, Any]:
     """Records what the run did and cost.
 
     efficient: whether base and values add up to f(x); values: as for `certificate`.
     """
     game, choice, answer = run.game, run.choice, run.answer
-    evaluator, model = game.evaluator, asked.model
+    evaluator, model = game.evaluator, explainer.model
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
     engine, findings = evaluator.engine, evaluator.engine.findings
@@ -151,10 +151,10 @@ def stats_of(
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
         "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
-        "budget": asked.budget if choice.sampler is None else choice.budget,
+        "budget": explainer.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        **record.sources(asked, run.X, engine),
-        **record.functions_of(asked.quantity),
+        **record.sources(explainer, run.X, engine),
+        **record.functions_of(explainer.quantity),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
@@ -164,7 +164,7 @@ def stats_of(
             stats["heavy_tail"] = answer.heavy
             known = np.isfinite(answer.std_errors).reshape(len(answer.pairs), -1).all(axis=1)
             stats["tail_judged"] = choice.exact | (known & (answer.pairs >= FEWEST))
-        stats["tolerance"] = asked.tolerance
+        stats["tolerance"] = explainer.tolerance
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent)
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
@@ -178,22 +178,22 @@ def stats_of(
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
             lambda whole: certificate(game, model, answer, choice.exact, whole, values),
-            asked.exact.efficient and model.deterministic,
+            explainer.exact.efficient and model.deterministic,
         )
     return stats
 
 
-def provenance_of(asked: Explainer, game: GameRun, estimator: str) -> dict[str, Any]:
+def provenance_of(explainer: Explainer, game: GameRun, estimator: str) -> dict[str, Any]:
     """Returns the public facts of how the values were made."""
     return {
         "method": "Explainer",
-        **asked.output_facts,
-        "index": asked.index,
-        "index_weights": asked.weights.tolist(),
-        "link": asked.quantity.name,
+        **explainer.output_facts,
+        "index": explainer.index,
+        "index_weights": explainer.weights.tolist(),
+        "link": explainer.quantity.name,
         "estimator": estimator,
         **record.background(game.engine.replacement),
-        **record.sizes(asked.model, asked.players, game.N, game.P),
+        **record.sizes(explainer.model, explainer.players, game.N, game.P),
     }
 
 
@@ -275,20 +275,15 @@ def held(
     wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
     if efficient and len(wrong):
         n, model = int(wrong[0]), game.engine.model.name
-        told = (
-            f"the values of X row {n} and its base value differ from the model's own answer by "
-            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): "
+        reason = (
+            f"{model} did not answer the same row alike in all calls. Switch to its inference "
+            "mode, or say deterministic=False in as_model where it is random."
+            if whole is None
+            else f"the structure {game.structure!r} does not give what {model} answers. Say "
+            'structure="plain" in as_model.'
         )
-        if whole is None:
-            told += (
-                f"{model} did not answer the same row alike in all calls of this run. Each row's "
-                "answer must depend on that row alone: switch to its inference mode, or say "
-                "deterministic=False in as_model where it is random."
-            )
-        else:
-            told += (
-                f"the structure {game.structure!r} does not give what {model} answers. Say "
-                'structure="plain" in as_model, so that the model itself answers every hybrid.'
-            )
-        raise ModelOutputError(told)
+        raise ModelOutputError(
+            f"the values of X row {n} and its base value differ from the model's own answer by "
+            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): {reason}"
+        )
     return residual, bound

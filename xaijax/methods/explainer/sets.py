@@ -117,20 +117,19 @@ class InteractionQuery:
         """Warns of a long run before it starts; returns the largest number of model rows it may
         take.
         """
-        coming = rows = int(costs.corners.sum())
+        rows, beside = int(costs.corners.sum()), 0.0
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
+            drawn = int((~choice.exact).sum())
             each = game.engine.replacement.count * (choice.budget + 2)
-            rows = int(costs.corners[choice.exact].sum()) + each * int((~choice.exact).sum())
+            rows = int(costs.corners[choice.exact].sum()) + each * drawn
             K = game.probe().outputs
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
-            beside = cost.once + int((~choice.exact).sum()) * K * cost.each
+            beside = cost.once + drawn * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-            refuse.warn_long_run(game, rows, ways, beside)
-            return rows
-        if refuse.why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
-            coming = rows = game.N  # each instance is checked, and none is run
-        refuse.warn_long_run(game, coming, ways)
+        elif refuse.why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
+            rows = game.N  # each instance is checked, and none is run
+        refuse.warn_long_run(game, rows, ways, beside)
         return rows
 
     def _by_closed_form(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> bool:
@@ -164,8 +163,8 @@ class InteractionQuery:
             )
         if not self.index.sampled or self.order != SAMPLED_ORDER:
             raise InputError(
-                f"unbiased=True is for index='sii' and 'k-sii' at order={SAMPLED_ORDER}; got "
-                f"index={self.index.name!r}, order={self.order}. Leave it out."
+                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER} only. Leave it "
+                "out."
             )
 
     def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:
@@ -183,21 +182,13 @@ class InteractionQuery:
             return
         n = int(np.where(fits, -1, costs.corners).argmax())
         k = int(costs.largest[n])
-        # Past the limit the count stops.
-        counted = f"{costs.corners[n]:,}"
-        rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
-        alone = ""
-        if self.order == 1 and self.index.sampled:
-            alone = (
-                " explainer(X) gives the values of single players, sampled if needed; they are "
-                "in the result of order=2, too."
-            )
+        counted = k <= LARGEST_PAIR  # past the limit the count stops
+        rows = f"{costs.corners[n]:,}" if counted else f"more than {1 << LARGEST_PAIR:,}"
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
-            f"most {k} of {game.P} players differ), has no known closed form, and this order is "
-            f"not sampled.{alone} Say order=2 of "
-            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, group columns with "
-            "players=, or use fewer background rows."
+            f"most {k} of {game.P} players differ), and this order is not sampled. Say order=2 of "
+            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, or group columns with "
+            "players=."
         )
 
     def _interactions(self, run: record.ExplainerRun, sought: dict[str, Any]) -> Interactions:

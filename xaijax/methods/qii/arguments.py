@@ -16,7 +16,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.baseline import Baseline
-from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
 from xaijax.methods.qii.exact import linear_form
 from xaijax.methods.qii.outcome import Outcome
@@ -28,16 +27,16 @@ from xaijax.tables.rows import rows_of
 EPSILON, DELTA = 0.01, 0.05  # defaults of stop="bernstein"
 
 
-def plan_of(asked: Any, width: float) -> SamplingPlan:
+def plan_of(args: Any, width: float) -> SamplingPlan:
     """Reads the arguments samples, scheme, stop, seed, epsilon and delta of `asked`."""
-    samples, stop = asked.samples, asked.stop
-    scheme = checks.one_of(asked.scheme, "scheme", ("fresh", "fixed-pool"))
+    samples, stop = args.samples, args.stop
+    scheme = checks.one_of(args.scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
         checks.one_of(stop, "stop", ("bernstein",))
-    seed = checks.whole_number(asked.seed, "seed", least=0)
+    seed = checks.whole_number(args.seed, "seed", least=0)
     shares = {"epsilon": EPSILON, "delta": DELTA}
     for name in shares:
-        value = getattr(asked, name)
+        value = getattr(args, name)
         if value is None:
             continue
         shares[name] = checks.share(value, name)
@@ -67,8 +66,7 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which never ends. Say samples=n, or Baseline(function) for "
-            "baselines."
+            "pool is a sampler, which never ends. Say samples=n, or xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(
@@ -96,8 +94,7 @@ def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
     for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
-                f"players: {players.names[p]!r} has {len(columns)} columns; Pr[S] is of single "
-                "ones."
+                f"players: {players.names[p]!r} has {len(columns)} columns; Pr[S] is of one each."
             )
         values = matrix[:, columns[0]]
         if not np.isin(values, (0, 1)).all():
@@ -129,8 +126,7 @@ def refuse_difference(
         )
     if interest.whom == "members and rest":
         raise InputError(
-            f"difference={difference!r} compares distributions; {interest.name!r} has none. Say "
-            "'l1'."
+            f"difference={difference!r} compares distributions, not {interest.name!r}. Say 'l1'."
         )
     if outcome.classes is not None:
         refuse_high_floor(floor, len(outcome.classes))
@@ -143,13 +139,12 @@ def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None
     if quantity.outer is not None:
         raise InputError(
             f"difference={quantity.name!r} of sampled means is biased and has no unbiased draws. "
-            f"Say difference='subtract', or samples=None: up to {LARGEST_TABLE} players, or unary, "
-            "influence and marginal."
+            "Say difference='subtract', or samples=None, which unary, influence and marginal take "
+            "for any P."
         )
     if samples < groups:
         raise InputError(
-            f"samples={samples} leaves a group of {quantity.measured!r} without a draw. Say "
-            f"samples={groups}."
+            f"samples={samples} leaves a group of members without a draw. Say samples={groups}."
         )
 
 

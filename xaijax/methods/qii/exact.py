@@ -253,17 +253,16 @@ def whole_table(
     needed = 16 * N << game.P
     if needed > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than "
-            f"max_memory={game.engine.memory.whole:,}. Say fewer rows, or explain(). "
-            f"{instead(game.quantity, 'table')}"
+            f"game() keeps {N:,} tables of 2^{game.P} sets, more than max_memory="
+            f"{game.engine.memory.whole:,}. Say fewer rows. {instead(game.quantity, 'table')}"
         )
     ready()
     warn_long_run(game, rows, FEWER_ROWS)
     with naming_samples(game.quantity, "table"):
-        found = [
+        parts = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
         ]
-    v, rounding = (np.concatenate(one) for one in zip(*found, strict=True))
+    v, rounding = (np.concatenate(one) for one in zip(*parts, strict=True))
     return v, rounding
 
 
@@ -289,13 +288,13 @@ def table_rounding(game: GameRun, v: np.ndarray, full: np.ndarray, subtract: boo
 
 def _largest(game: GameRun, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     """M of each game, [N]."""
-    found = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
-    found = np.maximum(found, game.subtracted)  # Q(S) may be a small difference of these
+    largest = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
+    largest = np.maximum(largest, game.subtracted)  # Q(S) may be a small difference of these
     known, combine = _bound(game), game.quantity.combine
     if known is None:
-        return found
+        return largest
     if callable(combine):
-        return np.maximum(found, known)
+        return np.maximum(largest, known)
     return np.full(len(v), known if combine is None else known * np.abs(combine).max())
 
 
@@ -415,6 +414,5 @@ def refuse_random_index(game: GameRun, what: str) -> None:
     """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
-            f"{what} would hold the model's noise (deterministic=False). Say explain() with "
-            "another index."
+            f"{what} would hold the noise of deterministic=False. Say explain(index='shapley')."
         )

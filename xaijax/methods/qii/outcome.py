@@ -86,22 +86,19 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
         return _of_labels(model, interest, (low, high))
     if interest.agrees and outcome == "score":
         raise InputError(
-            f"quantity={interest.name!r} is of decided classes. Say 'individual' or 'rate' for "
-            "scores, or outcome='label'."
+            f"quantity={interest.name!r} is of decided classes: outcome='label', or 'individual'."
         )
     if model.output == "label":
         raise InputError(
-            f"outcome={outcome!r} needs scores, and the model answers with labels. Say "
-            "output='proba'."
+            f"outcome={outcome!r} needs scores, and the model gives labels. Say output='proba'."
         )
     if interest.score is not None:
-        own = _own(interest, (low, high))
-        return Outcome(outcome, model, (low, high), lambda _: own, classes, False)
+        scored = _own(interest, (low, high))
+        return Outcome(outcome, model, (low, high), lambda _: scored, classes, False)
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
             raise InputError(
-                "agrees=True needs a decided class, and outcome='proba' has none. Say "
-                "outcome='label'."
+                "agrees=True needs a class, which outcome='proba' lacks. Say outcome='label'."
             )
         if model.output != "proba" and classes is not None:
             raise InputError(
@@ -116,9 +113,9 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
             score.ClassProbabilities(count), outputs=None, bounds=(0.0, 1.0), distribution=True
         )
         return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
-    asked, function = column_of(model, positive)
+    columns, function = column_of(model, positive)
     column = score.Score(function, bounds=(low, high), cuts=True)
-    return Outcome(outcome, asked, (low, high), lambda _: column, classes, False)
+    return Outcome(outcome, columns, (low, high), lambda _: column, classes, False)
 
 
 def _own(interest: Interest, bounds: tuple[float, float]) -> score.Score:

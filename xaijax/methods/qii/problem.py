@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -46,30 +46,39 @@ from xaijax.tables.table import CodedTable, CodeTable, kept_rows, read_by
 ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}
 
 
+class QiiRun(NamedTuple):
+    """A run that began."""
+
+    game: GameRun
+    rows: Any  # the individuals as read; None for quantities of the data
+    X: Any  # as given
+    before: Any  # the clock at the start
+    started: float
+
+
 class QIIProblem:
     """A question of QII: quantity, outcome, intervention, difference, plan of sampling."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Reads the arguments of `QII`."""
-        asked = SimpleNamespace(**options)
-        model, data, positive, samples = asked.model, asked.data, asked.positive, asked.samples
-        pool, data_weights, pool_weights = asked.pool, asked.data_weights, asked.pool_weights
-        self.interest = interest_of(asked.quantity)
-        self.outcome = outcome_of(model, self.interest, asked.outcome, positive, asked.bounds)
+        args = SimpleNamespace(**options)
+        model, data, positive, samples = args.model, args.data, args.positive, args.samples
+        pool, data_weights, pool_weights = args.pool, args.data_weights, args.pool_weights
+        self.interest = interest_of(args.quantity)
+        self.outcome = outcome_of(model, self.interest, args.outcome, positive, args.bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)
-        self.signed = arguments.signed_of(asked.signed, self.interest)
-        self.difference, self.distance = difference_of(asked.difference, asked.floor)
-        arguments.refuse_difference(self.difference, self.interest, self.outcome, asked.floor)
-        self.plan = arguments.plan_of(asked, self.outcome.width)
+        self.signed = arguments.signed_of(args.signed, self.interest)
+        self.difference, self.distance = difference_of(args.difference, args.floor)
+        arguments.refuse_difference(self.difference, self.interest, self.outcome, args.floor)
+        self.plan = arguments.plan_of(args, self.outcome.width)
         self.samples, self.seed = samples, self.plan.seed
         self.scheme, self.stop = self.plan.scheme, self.plan.stop
-        self.floor = None if asked.floor is None else float(asked.floor)
+        self.floor = None if args.floor is None else float(args.floor)
         self.groups: np.ndarray | None = None
         arguments.refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
         arguments.refuse_random(model, self._quantity())
-        arguments.refuse_unused_weights(
-            self.interest, data_weights, pool is not None or pool_weights is not None
-        )
+        own_pool = pool is not None or pool_weights is not None
+        arguments.refuse_unused_weights(self.interest, data_weights, own_pool)
         self.model, self._given_positive = model, positive
         self.subsample = data if isinstance(data, Subsample) else None
         if self.subsample is not None:
@@ -93,30 +102,26 @@ class QIIProblem:
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_of_rows(asked.players, self.table)
+        self.players = players_of_rows(args.players, self.table)
         if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
                 "players= is of each row, and a Subsample draws which rows there are. Say one."
             )
         rows = data if self.subsample is None else self.subsample.full
         count = len(rows_of(rows))
-        self.full_mask = members_of(asked.members, self.interest, rows, labels, count)
+        self.full_mask = members_of(args.members, self.interest, rows, labels, count)
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
-        self.limits = limits_of(asked.batch_size, asked.max_memory, asked.devices, asked.tile)
+        self.limits = limits_of(args.batch_size, args.max_memory, args.devices, args.tile)
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
-        self.facts["pool_is_data"] = pool is None or pool_is_data(
-            self.data, replacement.for_estimator()
-        )
+        donor_rows = replacement.for_estimator()
+        self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, donor_rows)
         self.facts["whose_pool"] = whose_pool(pool, data, full)
         self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
-        drawn = self.sample
-        self.facts["subsample"] = drawn and {
-            "rows": drawn.rows,
-            "full_rows": drawn.full_rows,
-            "rate": drawn.rate,
-        }
+        public = ("rows", "full_rows", "rate")
+        sample = self.sample and {name: getattr(self.sample, name) for name in public}
+        self.facts["subsample"] = sample
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
         explained_model = cast(Model, self.outcome.model)
@@ -236,10 +241,8 @@ class QIIProblem:
                 positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.measure(self.outcome.score_for(self.positive))
 
-    def begin(
-        self, X: Any, distances: bool = True, evaluator: Evaluator | None = None
-    ) -> tuple[GameRun, Any, Any, float]:
-        """(the game, the explained rows, the clock as it is now, the time); X as for the methods.
+    def begin(self, X: Any, distances: bool = True, evaluator: Evaluator | None = None) -> QiiRun:
+        """Begins a run; X as for the methods.
 
         The game can be run after `ready`, which may call the model: refuse first. evaluator: a
         plan's evaluator, whose game runs nothing; None: the problem's own.
@@ -250,8 +253,7 @@ class QIIProblem:
         if self.groups is not None:
             if X is not None:
                 raise InputError(
-                    f"X cannot go with quantity={self.interest.name!r}, which is of the data. "
-                    "Leave it out."
+                    f"X cannot go with quantity={self.interest.name!r} of the data. Leave it out."
                 )
         elif X is None:
             rows = self.data
@@ -260,14 +262,14 @@ class QIIProblem:
             rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         self.evaluator.engine.refuse_too_little_memory()
         quantity = self._quantity(distances)
-        own = self.data if rows is None else rows
+        explained = self.data if rows is None else rows
         if isinstance(self.players, PerInstancePlayers):
-            self.players.refuse_others(len(rows_of(own)))
-        self.players.refuse_unclear(len(rows_of(own)))
+            self.players.refuse_others(len(rows_of(explained)))
+        self.players.refuse_unclear(len(rows_of(explained)))
         asks = evaluator is None
-        encoded = self._encoded if asks and own is self.data else None
-        game = GameRun(evaluator or self.evaluator, own, quantity, asks=asks, encoded=encoded)
-        return game, rows, self.evaluator.start(), started
+        encoded = self._encoded if asks and explained is self.data else None
+        game = GameRun(evaluator or self.evaluator, explained, quantity, asks=asks, encoded=encoded)
+        return QiiRun(game, rows, X, self.evaluator.start(), started)
 
     def _encoded(self) -> tuple[CodeTable, np.ndarray]:
         """The data as codes. A translation encodes them once for all questions.
@@ -321,13 +323,12 @@ def members_of(
     if not interest.of_members:
         if members is not None:
             raise InputError(
-                "members= goes with quantity='group', 'disparity' or 'ratio', not "
-                f"{interest.name!r}."
+                f"members= goes with quantity='group', 'disparity', 'ratio', not {interest.name!r}."
             )
         return None
     if members is None:
         raise InputError(
-            f"members= is needed for quantity={interest.name!r}: bools, {{column: value}} or a "
+            f"members= is needed for quantity={interest.name!r}: bools, {{column: value}}, a "
             "function."
         )
     if isinstance(members, Mapping):
@@ -358,28 +359,28 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
                 f"{value!r}. For several say lambda data: data[{label!r}].isin([...])."
             )
         values = rows_of(data).column(j)
-        own = np.asarray(values == value)
-        if own.shape != (N,):
-            own = np.zeros(N, bool)
-        if not own.any():
+        equal = np.asarray(values == value)
+        if equal.shape != (N,):
+            equal = np.zeros(N, bool)
+        if not equal.any():
             seen = list(dict.fromkeys(np.asarray(values).tolist()[:1000]))[:10]
             raise InputError(
                 f"members: no data row has {value!r} in column {names[j]!r}; it has {seen}."
             )
-        mask &= own
+        mask &= equal
     return mask
 
 
-def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
-    given = aligned(given, data, name)
+def _bools(members: Any, data: Any, N: int, name: str) -> np.ndarray:
+    members = aligned(members, data, name)
     try:
-        mask = np.asarray(given)
+        mask = np.asarray(members)
     except (TypeError, ValueError):
         mask = np.zeros(0)
     if mask.dtype.kind != "b":
         raise InputTypeError(
-            f"{name} must be True or False for each data row, got {type(given).__name__} of "
-            f"{mask.dtype}. Or say {{column: value}}."
+            f"{name} must be True or False for each data row, got {mask.dtype}, or {{column: "
+            "value}}."
         )
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
@@ -439,8 +440,7 @@ def members_drawn(
     mask = subsample.of_full(full)
     if not mask.any() or (interest.whom == "members and rest" and mask.all()):
         raise InputError(
-            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=. Draw a larger "
-            "subsample."
+            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=. Draw more rows."
         )
     return mask
 
@@ -452,14 +452,14 @@ def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
     number, a member was drawn with probability drawn members / members, and the others with theirs:
     the larger of the two is what amplifies privacy.
     """
-    own = subsample.sample
+    sample = subsample.sample
     if full is None:
-        return own
+        return sample
     drawn = subsample.of_full(full)
-    rates = [own.rate, drawn.sum() / full.sum()]
+    rates = [sample.rate, drawn.sum() / full.sum()]
     if not full.all():
         rates.append((~drawn).sum() / (~full).sum())
-    return replace(own, rate=float(max(rates)))  # `release` stays one object for both
+    return replace(sample, rate=float(max(rates)))  # `release` stays one object for both
 
 
 # Whose rows the pool and the people explained are follows from what was passed. Values of private
@@ -491,9 +491,9 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
     """
     if replacement.kind != "rows" or replacement.rows_given != len(rows_of(rows)):
         return False
-    own = replacement.table.encode(rows)[1]
-    kept = replacement.row
-    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.for_loops)
+    codes = replacement.table.encode(rows)[1]
+    places = replacement.row
+    return same_rows(codes[places] if len(places) < len(codes) else codes, replacement.for_loops)
 
 
 def same_rows(a: Any, b: Any) -> bool:
@@ -518,14 +518,7 @@ def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
     """
     if pool is None or is_same(pool, data):
         return "data"
-    rows = _source(pool)
+    rows = pool  # or the row of a Baseline, or the rows that it is a median of
+    if isinstance(pool, Baseline):
+        rows = pool.rows if isinstance(pool.row, str) else pool.row
     return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
-
-
-def _source(pool: Any) -> Any:
-    """The rows behind a pool: itself, the row of a `Baseline`, or the rows that it is a median
-    of.
-    """
-    if not isinstance(pool, Baseline):
-        return pool
-    return pool.rows if isinstance(pool.row, str) else pool.row

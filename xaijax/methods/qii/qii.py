@@ -193,9 +193,8 @@ class QII:
             probabilities. base_values are Q(all replaced), or 0 for distances (all but "subtract");
             stats["quantity"] is Q(nothing replaced).
         """
-        game, rows, before, started = self._problem.begin(X)
-        found = singles(self._problem, game)
-        return done(self._problem, game, found, "unary", None, X, rows, before, started)
+        run = self._problem.begin(X)
+        return done(self._problem, run, singles(self._problem, run.game))
 
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
@@ -286,15 +285,15 @@ class QII:
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
-        game, rows, before, started = self._problem.begin(X)
-        ready = self._problem.ready
+        run, ready = self._problem.begin(X), self._problem.ready
+        game = run.game
         if self._problem.samples is None:
-            found = exact.explained(game, read, self._problem.distance is None, ready)
+            influences = exact.explained(game, read, self._problem.distance is None, ready)
         else:
             drawn = sampled.sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
-            found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return done(self._problem, game, found, read.name, read, X, rows, before, started)
+            influences = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
+        return done(self._problem, run, influences, read)
 
     def plan(
         self,
@@ -394,9 +393,9 @@ class QII:
             InputError: the quantity is neither "disparity" nor "ratio", or there is a distance or
                 vectors.
         """
-        asked = self._problem
-        refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
-        left = ~set_of_players(protected, asked.players.names, "protected")
+        problem = self._problem
+        refuse_no_gap(problem.interest.name, problem.difference, problem.outcome.kind)
+        left = ~set_of_players(protected, problem.players.names, "protected")
         return ranked(self.unary() if index is None else self.explain(index=index), left)
 
     def prior(self) -> np.ndarray:
@@ -517,7 +516,7 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
         )
 
 
-def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
+def ranked(explanation: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     """The players left [P] of a disparity's influences [1, P], the largest reduction first.
 
     The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is |Q -
@@ -526,17 +525,17 @@ def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by influences
     below 0. Deegan-Packel's shares are not amounts: they are ordered as they are.
     """
-    facts = found.provenance
-    values = found.values[0]
-    errors = found.std_errors
+    facts = explanation.provenance
+    values = explanation.values[0]
+    errors = explanation.std_errors
     reduction = values
-    if not named(found.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
-        gap = float(found.stats["quantity"][0]) - ALIKE[facts["quantity"]]
+    if not named(explanation.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
+        gap = float(explanation.stats["quantity"][0]) - ALIKE[facts["quantity"]]
         reduction = abs(gap) - np.abs(gap - values)
     order = [i for i in np.argsort(-reduction, kind="stable") if left[i]]
     return tuple(
         Proxy(
-            found.feature_names[i],
+            explanation.feature_names[i],
             float(values[i]),
             None if errors is None else float(errors[0, i]),
             float(reduction[i]),

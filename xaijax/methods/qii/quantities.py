@@ -94,13 +94,11 @@ class Interest:
         if self.whom != "members and rest":
             if self.combine is not None:
                 raise InputError(
-                    "combine makes one of two means: say whom='members and rest', not "
-                    f"{self.whom!r}."
+                    f"combine makes one of two means, and {self.whom!r} has one. Leave it out."
                 )
         elif self.combine is None:
             raise InputError(
-                "combine is needed for whom='members and rest': two factors, as (1, -1), or a "
-                "function."
+                "combine is needed for 'members and rest': two factors as (1, -1), or a function."
             )
         elif not callable(self.combine):
             object.__setattr__(self, "combine", _factors(self.combine))

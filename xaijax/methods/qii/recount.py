@@ -166,27 +166,27 @@ class QiiRecount:
         replaced = all_masks(P)
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
-        given, known = problem.evaluator.engine, problem.facts["positive_given"]
-        check_unchanged(given.model)  # the explained fit must be the counted one
+        engine, known = problem.evaluator.engine, problem.facts["positive_given"]
+        check_unchanged(engine.model)  # the explained fit must be the counted one
         # The estimator itself is called: whether its translation answers depends on the private
         # rows. Each row is computed in its place by the model as it is: no merged rows, no
         # structure.
-        model = replace(given.model.as_fitted, structure="plain")
+        model = replace(engine.model.as_fitted, structure="plain")
         limits = replace(
-            given.limits,
-            devices=given.devices[:1],
-            memory=given.memory.whole,
+            engine.limits,
+            devices=engine.devices[:1],
+            memory=engine.memory.whole,
             tile=problem.limits.tile,
             batch_rows=None,
             shares=False,
         )
         # The last label seen on the data is private; with labels 0 and 1 the positive one is 1.
-        score = given.score if known else problem.outcome.score_for(1)
-        donors = given.replacement.for_estimator()
+        score = engine.score if known else problem.outcome.score_for(1)
+        donors = engine.replacement.for_estimator()
         evaluator = Evaluator(model, donors, problem.players, limits, score=score)
         ask = GameRun(evaluator, problem.data if self._rows is None else self._rows)
         outer = self._outer()
-        inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
+        inner = _whole(engine.replacement.weights, engine.replacement.weights_sum is not None)
         to_ints, unit, width = _integers(problem.outcome)
         agrees = problem.interest.agrees and problem.outcome.kind == "label"
         nothing = unit if agrees else None  # x keeps its class if nothing is replaced
@@ -246,14 +246,14 @@ def _finite(scores: np.ndarray) -> np.ndarray:
 
 def _of_rows(rows: Any) -> str:
     """A digest of an array or a frame: names, dtypes, shape, values."""
-    found, given, columns = hashlib.sha256(), rows_of(rows), [rows]
-    if given.is_frame:
-        columns = given.columns()
-        found.update(repr([str(name) for name in given.labels]).encode())
-    for one in map(np.ascontiguousarray, columns):
-        found.update(f"{one.dtype.str}{one.shape}".encode())
-        found.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())
-    return found.hexdigest()
+    digest, table, columns = hashlib.sha256(), rows_of(rows), [rows]
+    if table.is_frame:
+        columns = table.columns()
+        digest.update(repr([str(name) for name in table.labels]).encode())
+    for data in map(np.ascontiguousarray, columns):
+        digest.update(f"{data.dtype.str}{data.shape}".encode())
+        digest.update(repr(data.tolist()).encode() if data.dtype.hasobject else data.tobytes())
+    return digest.hexdigest()
 
 
 def _pool(problem: QIIProblem) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,16 +27,7 @@ from xaijax.games.measure.score import TargetColumn, largest, refuse_columns
 from xaijax.games.refuse import minute
 from xaijax.methods import record
 from xaijax.methods.derivatives.gradients import reading, slopes
-from xaijax.methods.derivatives.gradients.run import (
-    PASSES,
-    GradientPrograms,
-    Lines,
-    base_answers,
-    base_rows,
-    drawn,
-    quadrature,
-    sizes_of,
-)
+from xaijax.methods.derivatives.gradients import run as programs
 from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair, space_of
 from xaijax.methods.progress import progress_bar
 from xaijax.models import gradient_class
@@ -150,7 +141,7 @@ class GradientExplainer:
         self._given = background, weights, players, limits
         self._of_each = baseline_fn_of(background)
         self._evaluator: Evaluator | None = None
-        self._runs: dict[int, GradientPrograms] = {}
+        self._runs: dict[int, programs.GradientPrograms] = {}
         if self._of_each is None:
             self._open()
 
@@ -205,7 +196,7 @@ class GradientExplainer:
         with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
             full = run.answers(work.codes)
             slopes.refuse_answers(full, "X row", allowed)
-            start = base_answers(run, work)
+            start = programs.base_answers(run, work)
             slopes.refuse_answers(start, "the background as seen from X row", allowed)
             base = np.broadcast_to(start, full.shape)
             if outputs is not None:
@@ -215,9 +206,9 @@ class GradientExplainer:
             values, variances = run.values(work, bar.update)
         slopes.refuse_not_finite(values, allowed)
         slopes.warn_of_steps(values, full, base, run.lines.drawn)
-        answer = GradientResult(values, variances, full, base)
         seconds = time.perf_counter() - started
-        return explanation(self, X, rows, run, work, answer, before, seconds)
+        answer = values, variances, full, base
+        return explanation(self, X, rows, run, work, *answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """Computes the cost of explaining X before it is run.
@@ -238,14 +229,14 @@ class GradientExplainer:
             TargetColumn().refuse(run.outputs)
             work = replace(work, column=np.zeros(len(work), np.int32))
         N, compiled = len(work), run.engine.compiled
-        asked = N, base_rows(run, work)
-        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
+        counts = N, programs.base_rows(run, work)
+        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, counts))]
         return Plan(
             estimator=np.full(N, run.estimator),
             model_rows=np.full(N, run.lines.rows, np.int64),
             structure=run.space.name,
             tile=run.sizes.rows,
-            model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
+            model_calls=run.dispatches(N) + sum(map(run.answer_calls, counts)),
             shares=run.sizes.held,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",
@@ -304,17 +295,17 @@ class GradientExplainer:
         checks.on_devices(background, "background", self._evaluator.engine.devices)
         return self._evaluator
 
-    def _lines_for(self, donors: Replacement) -> Lines:
+    def _lines_for(self, donors: Replacement) -> programs.Lines:
         """The points on lines; raises EnumerationLimitError for too many."""
         B, weights = donors.count, donors.weights
         if self.samples is not None:
-            return drawn(weights, self.samples, self.seed)
+            return programs.drawn(weights, self.samples, self.seed)
         if B * self.steps > MOST_ROWS:
             raise EnumerationLimitError(
                 f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
                 f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples=."
             )
-        return quadrature(weights, self.steps)
+        return programs.quadrature(weights, self.steps)
 
     def _read(self, X: Any, outputs: Any) -> tuple[Any, reading.Work, np.ndarray | None]:
         """(rows as read, the work for them, column numbers [N, 1] if they were given)."""
@@ -330,16 +321,16 @@ class GradientExplainer:
         names = record.target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
-        own = None
+        baselines = None
         if self.model.allow_nan and not isinstance(codes, MappedRows):  # else refused above
             reading.refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = reading.baseline_fn(
+            baselines = reading.baseline_fn(
                 self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan
             )
-        return rows, reading.Work(codes, own, self._owner), names
+        return rows, reading.Work(codes, baselines, self._owner), names
 
-    def _run(self, work: reading.Work) -> tuple[GradientPrograms, Any]:
+    def _run(self, work: reading.Work) -> tuple[programs.GradientPrograms, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
         before = replace(evaluator.clock)
@@ -349,19 +340,21 @@ class GradientExplainer:
         if key not in self._runs:
             slopes.refuse_findings(engine.model, engine.findings)
             placement = placed(engine.devices, engine.model.params)
-            sizes = sizes_of(engine, self._lines, placement.mesh.size)
+            sizes = programs.sizes_of(engine, self._lines, placement.mesh.size)
             lines, P = self._lines.cut(sizes.steps), self.players.count
             space = space_of(self._space, engine, sizes.rows)
-            self._runs = {key: GradientPrograms(engine, space, lines, sizes, placement, P)}
+            self._runs = {key: programs.GradientPrograms(engine, space, lines, sizes, placement, P)}
         run = self._runs[key]
         evaluator.clock.tile = run.sizes.rows
         return run, before
 
-    def _warn_long(self, run: GradientPrograms, N: int) -> None:
+    def _warn_long(self, run: programs.GradientPrograms, N: int) -> None:
         """Warns of a run of more than about a minute."""
         findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
-        each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
+        each = operations(findings.jaxpr, findings.rows) * (
+            programs.PASSES + max(0, K - 1) * (programs.PASSES - 1)
+        )
         if rows * each > minute(run.engine.devices):
             ways = "fewer rows, steps= or background rows, samples=, or outputs= of several"
             warn_slow(
@@ -386,31 +379,27 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
 KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
-@dataclass(frozen=True)
-class GradientResult:
-    """The results of a run."""
-
-    values: np.ndarray  # float64 [N, P, K]
-    variances: np.ndarray | None  # the same shape, of drawn values
-    full: np.ndarray  # float64 [N, K], the model's own answers to the instances
-    base: np.ndarray  # float64 [N, K], the answers at the starts of the lines
-
-
 def explanation(
-    asked: GradientExplainer,
+    explainer: GradientExplainer,
     X: Any,
     rows: Any,
-    run: GradientPrograms,
+    run: programs.GradientPrograms,
     work: reading.Work,
-    answer: GradientResult,
+    values: np.ndarray,
+    errors: np.ndarray | None,
+    full: np.ndarray,
+    base: np.ndarray,
     before: Any,
     seconds: float,
 ) -> Explanation:
-    """The explanation: values, stats and provenance; before: the clock when the run began."""
-    scalar = answer.values.shape[2] == 1
+    """The explanation: values, stats and provenance; before: the clock when the run began.
+
+    values: float64 [N, P, K]; errors: the variances of drawn ones; full, base: float64 [N, K], the
+    model's own answers to the instances and at the starts of the lines.
+    """
+    scalar = values.shape[2] == 1
     engine, N = run.engine, len(work)
-    residual = answer.full - answer.base - answer.values.sum(axis=1)  # [N, K]
-    errors = answer.variances
+    residual = full - base - values.sum(axis=1)  # [N, K]
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     stats: dict[str, Any] = {
@@ -419,7 +408,7 @@ def explanation(
         "structure": run.space.name,
         "tile": run.sizes.rows,
         "estimator": run.estimator,
-        **record.sources(asked, X, engine),
+        **record.sources(explainer, X, engine),
         "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
         **record.outputs_of(work.column, engine.findings.output_names),
@@ -427,35 +416,35 @@ def explanation(
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
     return Explanation(
-        **record.numbers(answer.values, answer.base, errors, scalar),
+        **record.numbers(values, base, errors, scalar),
         **record.instances(X, rows),
-        feature_names=asked.players.names,
+        feature_names=explainer.players.names,
         output_names=None if scalar else engine.findings.output_names,
         exact=False,
-        kind=KINDS[asked.path],
+        kind=KINDS[explainer.path],
         stats=stats,
-        provenance=_provenance(asked, run, work),
-        present=getattr(asked.players, "present", None),
+        provenance=_provenance(explainer, run, work),
+        present=getattr(explainer.players, "present", None),
     )
 
 
-def _digests(run: GradientPrograms) -> dict[str, str | None]:
+def _digests(run: programs.GradientPrograms) -> dict[str, str | None]:
     donors = run.engine.replacement.digest.hexdigest()
     return {"fingerprint": donors, "model_fingerprint": run.engine.mark}
 
 
 def _provenance(
-    asked: GradientExplainer, run: GradientPrograms, work: reading.Work
+    explainer: GradientExplainer, run: programs.GradientPrograms, work: reading.Work
 ) -> dict[str, Any]:
     """The public facts of how the values were made."""
     engine = run.engine
     return {
         "method": "GradientExplainer",
         **output_question(engine.model),
-        "path": asked.path,
-        "steps": None if run.lines.drawn else asked.steps,
-        "samples": asked.samples,
+        "path": explainer.path,
+        "steps": None if run.lines.drawn else explainer.steps,
+        "samples": explainer.samples,
         "estimator": run.estimator,
         **record.background(engine.replacement),
-        **record.sizes(engine.model, asked.players, len(work), run.players),
+        **record.sizes(engine.model, explainer.players, len(work), run.players),
     }

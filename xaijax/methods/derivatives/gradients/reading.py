@@ -67,8 +67,7 @@ def donors_of(
         given = X if kind == "function" else background.as_rows(False)
         if isinstance(background.row, str) and _whole(background.rows):
             raise InputError(
-                f"background is the {background.row} of rows of whole numbers. Give one as "
-                "row[None]."
+                f"background is the {background.row} of rows of whole numbers. Say row[None]."
             )
     if not _whole(given):
         return _of_floats(replacement_of(model, background, weights, X))

@@ -21,14 +21,8 @@ from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.placement import Placement
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
+from xaijax_kernels.engine import tiles as tiling
 from xaijax_kernels.engine.operations import numbers_made, operations
-from xaijax_kernels.engine.tiles import (
-    rows_of_wide,
-    tile_rows,
-    tiles_of_dispatch,
-    weights_of,
-    widest_layer,
-)
 from xaijax_kernels.games.sampling import LINES, PLACES, Wheel, fractions
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
@@ -67,25 +61,25 @@ class GradientPrograms:
         """The model's own answers to rows of codes [M, C], by blocks of a tile; float64 [M, K]."""
         out = np.empty((len(codes), self.outputs))
         for first in range(0, len(codes), self.sizes.rows):
-            some = np.asarray(codes[first : first + self.sizes.rows])
-            out[first : first + len(some)] = self._answered(some)
+            part = np.asarray(codes[first : first + self.sizes.rows])
+            out[first : first + len(part)] = self._answered(part)
         offset = self.engine.offset
         return out if offset is None else out + offset
 
-    def _answered(self, some: np.ndarray) -> np.ndarray:
+    def _answered(self, codes: np.ndarray) -> np.ndarray:
         """The answers to at most a tile of rows; a few rows are answered by the probe's program."""
-        if not self.in_tiles(len(some)):
+        if not self.in_tiles(len(codes)):
             rows, params = self.engine.findings.rows, self.engine.model.params
             program = cast(Any, self.engine.findings.programs)["probe"][0]
             shape = self.engine.replacement.table.shape
         else:
-            rows, params, shape = self.sizes.rows, self.params, some.shape[1:]
+            rows, params, shape = self.sizes.rows, self.params, codes.shape[1:]
             program = self.engine.compiled.program(self.answer_recipe)
-        filled = np.pad(some, ((0, -len(some) % rows), (0, 0)), mode="edge")
+        filled = np.pad(codes, ((0, -len(codes) % rows), (0, 0)), mode="edge")
         parts = filled.reshape(-1, rows, *shape)
         self.engine.clock.model_calls += len(parts)
-        found = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
-        return np.concatenate(found)[: len(some)]
+        answers = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
+        return np.concatenate(answers)[: len(codes)]
 
     def in_tiles(self, M: int) -> bool:
         """Whether this number of rows is answered by a tile."""
@@ -133,26 +127,26 @@ class GradientPrograms:
 
     def recipe(self, work: Work) -> ProgramRecipe:
         """The recipe that the program is compiled from."""
-        s, place, own = self.sizes, self.placement, self._shape(work)
+        s, place, lines = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement
         dtype, codes, C = self._dtype, donors.dtype, donors.columns
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
-        starts = None if own.own else shape(place.same, V, D, C, dtype=codes)
+        starts = None if lines.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
         owner = of_each = None
         if work.owner is not None:
             each = work.owner.ndim == 2
             of_each = shape(place.split, U, n, C) if each else None
             owner = None if each else shape(place.same, C)
-        column = shape(place.split, U, n) if own.chosen else None
+        column = shape(place.split, U, n) if lines.chosen else None
         counts, turns = shape(place.split, place.mesh.size), shape(place.same)
-        tiles = x, x if own.own else None, of_each, column
+        tiles = x, x if lines.own else None, of_each, column
         run = partial(
-            _values, self.space.lift, self.space.head(self.engine, s.rows), own, place.mesh
+            _values, self.space.lift, self.space.head(self.engine, s.rows), lines, place.mesh
         )
         arguments = self.params, counts, tiles, starts, places, places, owner, turns
-        key = "line values", own, self.space.key
+        key = "line values", lines, self.space.key
         return ProgramRecipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
 
     @property
@@ -327,7 +321,7 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     D = -(-every // -(-every // D))
     D += D % 2 if even else 0
     n = max(1, rows // (D * S))
-    T = tiles_of_dispatch(n * D * S, each, platform)
+    T = tiling.tiles_of_dispatch(n * D * S, each, platform)
     if limits.batch_rows is not None:
         T = -(-limits.batch_rows // (n * D * S))
     V = min(-(-every // D), T)
@@ -339,9 +333,9 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
 
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
     """Number of rows of a tile, by the model alone."""
-    widest = max(widest_layer(jaxpr, traced), codes.shape[1])
-    rows = tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    return rows_of_wide(rows, widest, weights_of(jaxpr), codes.itemsize, platform)
+    widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
+    rows = tiling.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
+    return tiling.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 
 # A line runs from a donor (t = 0) to the instance (t = 1). All instances share donors and places.
@@ -384,9 +378,9 @@ class Lines:
 
     def part(self, first: int, count: int) -> Lines:
         """`count` lines from `first`, padded with the last line at weight 0."""
-        own = np.arange(first, first + count)
-        place = np.minimum(own, len(self.donor) - 1)
-        weights = np.where((own == place)[:, None], self.weights[place], 0.0)
+        positions = np.arange(first, first + count)
+        place = np.minimum(positions, len(self.donor) - 1)
+        weights = np.where((positions == place)[:, None], self.weights[place], 0.0)
         return Lines(self.donor[place], self.times[place], weights, self.drawn)
 
 

@@ -24,17 +24,17 @@ TRACED = (
 )
 
 
-def refuse_model(asked: Any) -> None:
+def refuse_model(model: Any) -> None:
     """Raises InputError or InputTypeError for a model without gradients; does not call it."""
-    if asked.output == "label":
+    if model.output == "label":
         raise InputError(
-            f"model: {asked.name} answers with labels, which have no gradient. Say output='proba'."
+            f"model: {model.name} answers with labels, which have no gradient. Say output='proba'."
         )
-    if asked.reader is not None and not asked.reader.numbers_only:
+    if model.reader is not None and not model.reader.numbers_only:
         raise InputError(
-            f"model: {asked.name} reads text or categories, which have no lines. Use Explainer."
+            f"model: {model.name} reads text or categories, which have no lines. Use Explainer."
         )
-    refuse_host(asked)
+    refuse_host(model)
 
 
 def refuse_host(model: Model) -> None:
@@ -47,7 +47,7 @@ def refuse_findings(model: Model, findings: Probe) -> None:
     """Raises InputError for what only the trace of a model shows."""
     if "float" not in findings.answer_dtype:
         raise InputError(
-            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts. Return "
+            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, not "
             "scores."
         )
     names = set(_steps(findings.jaxpr))
@@ -63,10 +63,9 @@ def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
     """Raises ModelOutputError for answers [M, K] that are not finite; of: for example "X row"."""
     wrong = np.flatnonzero(~np.isfinite(answers).all(axis=1))
     if len(wrong) and not allowed:
-        found = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
+        answer = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
         raise ModelOutputError(
-            f"the model returned {found} for {of} {int(wrong[0])}; fix it, or "
-            "nonfinite='propagate'."
+            f"the model returned {answer} for {of} {int(wrong[0])}. Say nonfinite='propagate'."
         )
 
 
