@@ -262,7 +262,7 @@ def whole_table(
         parts = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
         ]
-    v, rounding = (np.concatenate(one) for one in zip(*parts, strict=True))
+    v, rounding = map(np.concatenate, zip(*parts, strict=True))
     return v, rounding
 
 

@@ -71,8 +71,7 @@ class QIIProblem:
         self.difference, self.distance = difference_of(args.difference, args.floor)
         arguments.refuse_difference(self.difference, self.interest, self.outcome, args.floor)
         self.plan = arguments.plan_of(args, self.outcome.width)
-        self.samples, self.seed = samples, self.plan.seed
-        self.scheme, self.stop = self.plan.scheme, self.plan.stop
+        self.samples = samples
         self.floor = None if args.floor is None else float(args.floor)
         self.groups: np.ndarray | None = None
         arguments.refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
@@ -196,9 +195,9 @@ class QIIProblem:
         parts += [f"{len(rows_of(self.data)):,} data rows{weighted}", self._pool_described()]
         parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
         if self.samples is not None:
-            parts.append(f"scheme={self.scheme!r}")
-        if self.stop is not None:
-            parts.append(f"stop={self.stop!r}")
+            parts.append(f"scheme={self.plan.scheme!r}")
+        if self.plan.stop is not None:
+            parts.append(f"stop={self.plan.stop!r}")
         return f"QII({', '.join(parts)}, {self.players.count} players)"
 
     def _pool_described(self) -> str:

@@ -86,9 +86,9 @@ def _stats(
     donors = game.engine.replacement.count
     stats: dict[str, Any] = {
         **cost_of(game, run.before, seconds),
-        "estimator": "exact" if problem.samples is None else f"draws, {problem.scheme}",
+        "estimator": "exact" if problem.samples is None else f"draws, {problem.plan.scheme}",
         "budget": problem.samples,
-        "seed": problem.seed,
+        "seed": problem.plan.seed,
         "checked_rows": 0 if game.structure is None else game.N + donors,
         # Implicit in an Explainer's base + values, but not here: Q(nothing replaced).
         "quantity": influences.full[:, 0] if influences.full.shape[1] == 1 else influences.full,
@@ -164,11 +164,11 @@ def provenance(
         **problem.facts,
         "X_is_data": problem.is_data(rows),
         **sizes(model, problem.players, game.N if game.quantity.groups is None else 1, game.P),
-        "scheme": "exact" if problem.samples is None else problem.scheme,
+        "scheme": "exact" if problem.samples is None else problem.plan.scheme,
         "samples": problem.samples,
-        "stop": problem.stop,
-        "epsilon": None if problem.stop is None else problem.plan.epsilon,
-        "delta": None if problem.stop is None else problem.plan.delta,
+        "stop": problem.plan.stop,
+        "epsilon": None if problem.plan.stop is None else problem.plan.epsilon,
+        "delta": None if problem.plan.stop is None else problem.plan.delta,
     }
     if index is not None:
         facts["index_weights"] = _weights(index, game.P)

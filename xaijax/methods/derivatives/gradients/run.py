@@ -142,9 +142,8 @@ class GradientPrograms:
         column = shape(place.split, U, n) if lines.chosen else None
         counts, turns = shape(place.split, place.mesh.size), shape(place.same)
         tiles = x, x if lines.own else None, of_each, column
-        run = partial(
-            _values, self.space.lift, self.space.head(self.engine, s.rows), lines, place.mesh
-        )
+        head = self.space.head(self.engine, s.rows)
+        run = partial(_values, (self.space.lift, head, lines, place.mesh))
         arguments = self.params, counts, tiles, starts, places, places, owner, turns
         key = "line values", lines, self.space.key
         return ProgramRecipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
@@ -203,25 +202,19 @@ class GradientPrograms:
         return donors[part.donor].reshape(s.turns, s.lines, -1), times, weights
 
 
-def _values(
-    lift: Any,
-    head: Any,
-    lines: LineShape,
-    mesh: Any,
-    params: Any,
-    counts: Any,
-    tiles: tuple[Any, ...],
-    donors: Any,
-    times: Any,
-    weights: Any,
-    owner: Any,
-    turns: Any,
-) -> Any:
-    """`line_values` with the arguments of `Dispatches`; the arrays of instances are in tiles."""
+Shared = tuple[Any, Any, LineShape, Any]
+
+
+def _values(shared: Shared, params: Any, counts: Any, tiles: Any, donors: Any, *rest: Any) -> Any:
+    """`line_values` with the arguments of `Dispatches`; the arrays of instances are in tiles.
+
+    shared: lift, head, shape and mesh; rest: points, weights, owner and the number of tiles.
+    """
     x, own, of_each, column = tiles
+    times, weights, owner, turns = rest
     starts, owner = (donors if own is None else own), (owner if of_each is None else of_each)
-    shared = lift, head, lines, mesh, params
-    return line_values(*shared, x, starts, times, weights, owner, column, counts, turns)
+    lines = x, starts, times, weights, owner, column, counts, turns
+    return line_values(*shared, params, *lines)
 
 
 def base_rows(run: GradientPrograms, work: Work) -> int:
