@@ -62,17 +62,13 @@ def instances(X: Any, rows: Any) -> dict[str, Any]:
 
 
 def target_columns(model: Any, outputs: Any, rows: Any) -> np.ndarray | None:
-    """Returns column numbers [N, 1] of `outputs=`; None for "predicted" and for all outputs."""
-    if outputs is None:
-        return None
+    """Returns column numbers [N, 1] of `outputs=`; None for "predicted"."""
     names = getattr(model, "output_names", None)
     return read_outputs(outputs, len(rows_of(rows)), model.classes, names)
 
 
-def outputs_of(columns: np.ndarray | None, names: Any) -> dict[str, Any]:
+def outputs_of(columns: np.ndarray, names: Any) -> dict[str, Any]:
     """Returns the part of stats that says which output [N] each instance has; names [K] or None."""
-    if columns is None:
-        return {}
     columns = columns.astype(np.int64)
     named = {} if names is None else {"output_names": np.array(names)[columns]}
     return {"outputs": columns} | named
@@ -94,9 +90,12 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
     }
 
 
-def sources(explainer: Any, X: Any, engine: Engine) -> dict[str, Any]:
-    """Returns the part of stats that says what a run read: seed, dtypes, sum of the weights."""
+def sources(
+    explainer: Any, X: Any, engine: Engine, quantity: Quantity | None = None
+) -> dict[str, Any]:
+    """Returns the part of stats that says what a run read: seed, dtypes, weights, a link."""
     return {
+        **({} if quantity is None else functions_of(quantity)),
         "seed": explainer.seed,
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": engine.findings.answer_dtype,

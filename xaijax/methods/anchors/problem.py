@@ -38,12 +38,8 @@ class AnchorProblem:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Reads the arguments of `AnchorExplainer`."""
         args = SimpleNamespace(**arguments)
-        model, data, perturbation, weights = (
-            args.model,
-            args.data,
-            args.perturbation,
-            args.weights,
-        )
+        model, data, weights = args.model, args.data, args.weights
+        perturbation = args.perturbation
         if not model.deterministic:
             raise InputError(
                 "model: rules need one answer per row, and it is declared deterministic=False."
@@ -193,7 +189,8 @@ class AnchorProblem:
         """Raises InputError if tolerance= is used with several outputs."""
         if self.tolerance is not None and answers.shape[1] != 1:
             raise InputError(
-                f"tolerance={self.tolerance:g} compares one number a row. Say output= in as_model."
+                f"tolerance={self.tolerance:g} compares one number a row, and the model returns "
+                f"{answers.shape[1]}. Say output= in as_model."
             )
 
     def _weigh(self) -> None:

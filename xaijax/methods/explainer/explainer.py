@@ -374,7 +374,7 @@ class Explainer:
         if X is None:
             X = rows_of(donors.as_read).part(0, 1)
         rows = donors.table.read(X, "X", self.model.allow_nan)
-        columns = target_columns(self.model, outputs, rows)
+        columns = None if outputs is None else target_columns(self.model, outputs, rows)
         game = GameRun(evaluator, rows, self.quantity, asks=False, own=columns)
         engine = game.probe()
         return fingerprint_of(
@@ -431,7 +431,7 @@ class Explainer:
         rows = evaluator.engine.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
         self.players.refuse_unclear(len(rows_of(rows)))
-        columns = target_columns(self.model, outputs, rows)
+        columns = None if outputs is None else target_columns(self.model, outputs, rows)
         game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=columns)
         costs = queries.exact_cost(game)
         choice = choose(game, costs)

@@ -153,8 +153,7 @@ def stats_of(
         "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
         "budget": explainer.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        **record.sources(explainer, run.X, engine),
-        **record.functions_of(explainer.quantity),
+        **record.sources(explainer, run.X, engine, explainer.quantity),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
@@ -171,7 +170,8 @@ def stats_of(
             stats["whole_pairs"] = answer.whole
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
-    stats |= record.outputs_of(None if game.own is None else game.own[:, 0], findings.output_names)
+    if game.own is not None:
+        stats |= record.outputs_of(game.own[:, 0], findings.output_names)
     queries.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):

@@ -163,8 +163,7 @@ class InteractionQuery:
             )
         if not self.index.sampled or self.order != SAMPLED_ORDER:
             raise InputError(
-                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER} only. Leave it "
-                "out."
+                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER}. Leave it out."
             )
 
     def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:

@@ -318,7 +318,7 @@ class GradientExplainer:
         if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(N)
         self.players.refuse_unclear(N)
-        names = record.target_columns(self.model, outputs, rows)
+        names = None if outputs is None else record.target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
         baselines = None
@@ -411,8 +411,9 @@ def explanation(
         **record.sources(explainer, X, engine),
         "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
-        **record.outputs_of(work.column, engine.findings.output_names),
     }
+    if work.column is not None:
+        stats |= record.outputs_of(work.column, engine.findings.output_names)
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
     return Explanation(
