@@ -430,8 +430,7 @@ def truth_of(
     before = game.evaluator.start()
     answer = _answer(explainer, game, choice, index, seeds)
     seconds = time.perf_counter() - started
-    run = ExplainerRun(X, rows, game, choice, answer, before, seconds)
-    found = explanation(explainer, run)
+    found = explanation(explainer, ExplainerRun(X, rows, game, choice, answer, before, seconds))
     own = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
     found = replace(found, stats={**found.stats, **own})
     errors = answer.std_errors
