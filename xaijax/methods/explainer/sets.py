@@ -181,13 +181,15 @@ class InteractionQuery:
             return
         n = int(np.where(fits, -1, costs.corners).argmax())
         k = int(costs.largest[n])
+        single = self.order == 1 and self.index.sampled
+        alone = " explainer(X) gives the values of single players." if single else ""
         counted = k <= LARGEST_PAIR  # past the limit the count stops
         rows = f"{costs.corners[n]:,}" if counted else f"more than {1 << LARGEST_PAIR:,}"
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
-            f"most {k} of {game.P} players differ), and this order is not sampled. Say order=2 of "
-            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, or group columns with "
-            "players=."
+            f"most {k} of {game.P} players differ), and this order is not sampled.{alone} Say "
+            f"order=2 of {[one.name for one in INTERACTIONS.values() if one.sampled]}, or group "
+            "columns with players=."
         )
 
     def _interactions(self, run: record.ExplainerRun, sought: dict[str, Any]) -> Interactions:
