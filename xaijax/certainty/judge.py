@@ -28,7 +28,7 @@ from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import EstimatorChoice, choose, default_budget
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.methods.explainer.record import explanation, with_one_base
+from xaijax.methods.explainer.record import ExplainerRun, explanation, with_one_base
 from xaijax.methods.record import functions_of
 from xaijax.models.model import Model
 from xaijax.players.index import Index, named
@@ -430,7 +430,7 @@ def truth_of(
     before = game.evaluator.start()
     answer = _answer(explainer, game, choice, index, seeds)
     seconds = time.perf_counter() - started
-    found = explanation(explainer, X, rows, game, choice, answer, before, seconds)
+    found = explanation(explainer, ExplainerRun(X, rows, game, choice, answer, before, seconds))
     own = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
     found = replace(found, stats={**found.stats, **own})
     errors = answer.std_errors

@@ -11,15 +11,12 @@ from xaijax.core.checks import whole_number
 from xaijax.core.public import public
 from xaijax.methods.amortized import explainer as amortized
 from xaijax.methods.amortized import fitted
-from xaijax.methods.amortized.explainer import AmortizedExplainer
 from xaijax.results import interactions, private_explanation
 from xaijax.results.explanation import Explanation
 from xaijax.results.files import npz
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.shared_fields import rebuilt
-
-Loaded = Explanation | PrivateExplanation | Interactions | AmortizedExplainer
 
 
 @public
@@ -62,10 +59,10 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
     """
     if max_bytes is not None:
         max_bytes = whole_number(max_bytes, "max_bytes")
-    made: dict[str, Callable[..., Loaded]] = {
-        npz.FORMAT: Explanation,
-        interactions.FORMAT: Interactions,
-        private_explanation.FORMAT: PrivateExplanation,
+    makers: dict[str, Callable[..., Any]] = {
+        npz.FORMAT: partial(rebuilt, Explanation),
+        interactions.FORMAT: partial(rebuilt, Interactions),
+        private_explanation.FORMAT: partial(rebuilt, PrivateExplanation),
+        fitted.FORMAT: amortized.rebuilt,
     }
-    makers = {format: partial(rebuilt, kind) for format, kind in made.items()}
-    return npz.read(path, {**makers, fitted.FORMAT: amortized.rebuilt}, max_bytes)
+    return npz.read(path, makers, max_bytes)

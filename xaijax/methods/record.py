@@ -27,6 +27,7 @@ import numpy as np
 from xaijax.core.reads import of_library
 from xaijax.core.version import __version__
 from xaijax.games.measure.replacement.base import array_bytes
+from xaijax.games.measure.score import read_outputs
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import kept_rows
 
@@ -60,6 +61,19 @@ def instances(X: Any, rows: Any) -> dict[str, Any]:
     return {"data": kept_rows(X, rows), "instance_index": rows_of(X).index}
 
 
+def target_columns(model: Any, outputs: Any, rows: Any) -> np.ndarray | None:
+    """Returns column numbers [N, 1] of `outputs=`; None for "predicted"."""
+    names = getattr(model, "output_names", None)
+    return read_outputs(outputs, len(rows_of(rows)), model.classes, names)
+
+
+def outputs_of(columns: np.ndarray, names: Any) -> dict[str, Any]:
+    """Returns the part of stats that says which output [N] each instance has; names [K] or None."""
+    columns = columns.astype(np.int64)
+    named = {} if names is None else {"output_names": np.array(names)[columns]}
+    return {"outputs": columns} | named
+
+
 def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[str, Any]:
     """Returns the part of stats that says what a run cost, and where it ran.
 
@@ -73,6 +87,19 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
         "compile_seconds": compile_seconds,
         "backend": "host" if engine.on_host else "jax",
         "devices": [str(d) for d in engine.devices],
+    }
+
+
+def sources(
+    explainer: Any, X: Any, engine: Engine, quantity: Quantity | None = None
+) -> dict[str, Any]:
+    """Returns the part of stats that says what a run read: seed, dtypes, weights, a link."""
+    return {
+        **({} if quantity is None else functions_of(quantity)),
+        "seed": explainer.seed,
+        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
+        "answer_dtype": engine.findings.answer_dtype,
+        "weights_sum": engine.replacement.weights_sum,
     }
 
 
@@ -123,8 +150,8 @@ def fingerprint(game: GameRun) -> str:
     engine, quantity = game.engine, game.quantity
     digest = engine.replacement.digest.copy()
     baseline_fn = getattr(engine.replacement.table, "baseline_fn", None)
-    for given in (engine.score, quantity.outer, quantity.combine, baseline_fn):
-        for part in _parts(given, DEEP):
+    for function in (engine.score, quantity.outer, quantity.combine, baseline_fn):
+        for part in _parts(function, DEEP):
             digest.update(part)
     return digest.hexdigest()
 
@@ -194,11 +221,6 @@ def _plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str | np.ndarray)
 
 
-def _is_users(value: Any) -> bool:
-    """Whether it is one of the user's own functions, not a library's."""
-    return isinstance(value, FunctionType) and not of_library(value.__globals__.get("__name__"))
-
-
 def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
     yield from _parts(function.__code__, deep)
     yield from _parts(function.__defaults__, deep)
@@ -214,5 +236,9 @@ def _of_function(function: FunctionType, deep: int) -> Iterator[bytes]:
         held = function.__globals__.get(name)
         if _plain(held):
             yield from _parts(held, deep)
-        elif held is not function and _is_users(held):
+        elif (
+            isinstance(held, FunctionType)
+            and held is not function
+            and not of_library(held.__globals__.get("__name__"))
+        ):  # one of the user's own functions
             yield from _parts(held, deep - CALLED)

@@ -71,7 +71,7 @@ class PlayerSpace:
         """
         if self.baseline is None:
             return replace(donors, table=table)
-        return self.baseline.for_rows(table, rows, self.allow_nan, "perturbation")
+        return self.baseline._for_rows(table, rows, self.allow_nan, "perturbation")
 
     def drawn(
         self,

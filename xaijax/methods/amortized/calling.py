@@ -60,34 +60,30 @@ def answered(
     size = np.where(np.isnan(bounds), np.inf, bounds)  # NaN: nothing is known
     worst = np.sort(np.argsort(-size, kind="stable")[: int(share * N + 1e-9)])
     sent, exact, errors = np.zeros(N, bool), np.zeros(N, bool), None
-    if len(worst) == 0:
-        _warn_outside(outside, sent, share)
-        return AmortizedValues(values, full, bounds, outside, errors, sent, exact, N, (here, 0.0))
-    labels = question.explained(rows_at(rows, worst), progress)
-    values[worst], sent[worst] = labels.values, True
+    model_rows, seconds, drawn = N, 0.0, {}
+    if len(worst):
+        labels = question.explained(rows_at(rows, worst), progress)
+        values[worst], sent[worst] = labels.values, True
+        bounds[worst] = _bounds_of(labels, fitted.confidence)
+        result, seconds = labels.explanation, labels.seconds
+        exact[worst] = result.exact if result.exact else result.stats.get("exact_rows", False)
+        if result.std_errors is not None:
+            errors = np.full(values.shape, np.nan)
+            errors[worst] = result.std_errors.reshape(labels.values.shape)
+        model_rows, drawn = N + labels.model_rows, _drawn(result.stats, sent)
     _warn_outside(outside, sent, share)
-    bounds[worst] = _bounds_of(labels, fitted.confidence)
-    found = labels.explanation
-    exact[worst] = found.exact if found.exact else found.stats.get("exact_rows", False)
-    if found.std_errors is not None:
-        errors = np.full(values.shape, np.nan)
-        errors[worst] = found.std_errors.reshape(labels.values.shape)
-    seconds = here, labels.seconds
-    asked = N + labels.model_rows
-    drawn = _drawn(found.stats, sent)
-    return AmortizedValues(
-        values, full, bounds, outside, errors, sent, exact, asked, seconds, drawn
-    )
+    rest = errors, sent, exact, model_rows, (here, seconds), drawn
+    return AmortizedValues(values, full, bounds, outside, *rest)
 
 
 def _drawn(stats: Mapping[str, Any], sent: np.ndarray) -> dict[str, Any]:
     """The stats of draws of the rows that were sent to the explainer, extended to all rows."""
-    found = {name: stats[name] for name in OF_DRAWS if stats.get(name) is not None}
+    drawn = {name: stats[name] for name in OF_DRAWS if stats.get(name) is not None}
     for name, of_others in OF_ROWS.items():
         if name in stats:
-            found[name] = np.full(len(sent), of_others, np.asarray(stats[name]).dtype)
-            found[name][sent] = stats[name]
-    return found
+            drawn[name] = np.full(len(sent), of_others, np.asarray(stats[name]).dtype)
+            drawn[name][sent] = stats[name]
+    return drawn
 
 
 def _by_network(
@@ -106,9 +102,9 @@ def _by_network(
     outside = np.zeros(N, bool)
     for first in range(0, N, PIECE):
         here = slice(first, min(first + PIECE, N))
-        some = rows_between(rows, here)
-        full[here] = question.answers(some)
-        read = predictor.inputs.read(some)
+        part = rows_between(rows, here)
+        full[here] = question.answers(part)
+        read = predictor.inputs.read(part)
         params = predictor.network.params
         values[here], height = predictor.of(params, fitted.line, read, full[here])
         outside[here] = predictor.inputs.outside(read).any(axis=1)
@@ -126,15 +122,15 @@ def _warn_outside(outside: np.ndarray, sent: np.ndarray, share: float) -> None:
     if not count:
         return
     N = len(outside)
-    told = f"The explainer answered {count - left:,} of them (fallback={share:g})."
+    answered_by = f"The explainer answered {count - left:,} of them (fallback={share:g})."
     if left:
-        told += (
+        answered_by += (
             f" The other {left:,} have the network's values and an infinite bound: raise fallback= "
             f"to {min(1.0, count / N):.3g} or more, or fit anew with rows like these."
         )
     checks.warn(
         f"{count:,} of {N:,} rows are outside the range of the rows that the network was fitted "
-        f"with, in a column or more, and no bound holds there. {told} "
+        f"with, in a column or more, and no bound holds there. {answered_by} "
         'stats["outside_rows"] says which they are.'
     )
 
@@ -146,13 +142,13 @@ def _bounds_of(labels: Labels, confidence: float) -> np.ndarray:
     have the intervals of that rule, which hold at every check. The bound is infinite if there is no
     error.
     """
-    found, n = labels.explanation, len(labels.values)
-    if "bound" not in found.stats:
-        half = found.half_widths(1 - (1 - confidence) / labels.values[0].size)
+    explanation, n = labels.explanation, len(labels.values)
+    if "bound" not in explanation.stats:
+        half = explanation.half_widths(1 - (1 - confidence) / labels.values[0].size)
     else:
-        half, _ = half_widths_together(found, confidence)
+        half, _ = half_widths_together(explanation, confidence)
     wide = half.reshape(n, -1).max(axis=1)
-    exact = found.stats.get("exact_rows", np.full(n, found.exact))
+    exact = explanation.stats.get("exact_rows", np.full(n, explanation.exact))
     return np.where(exact, 0.0, np.where(np.isnan(wide), np.inf, wide))
 
 
@@ -178,9 +174,9 @@ FEWEST = 20  # validation rows needed to estimate difficulty; with fewer all row
 STRENGTHS = 10.0 ** np.arange(-1, 7)  # ridge strengths, times n
 
 
-def errors_of(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def errors_of(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The error of the worst value of each row, [n], for values [n, P, K]."""
-    return np.abs(found - wanted).max(axis=(1, 2))
+    return np.abs(values - wanted).max(axis=(1, 2))
 
 
 def fewest_judges(confidence: float) -> int:
@@ -194,7 +190,7 @@ def quantile(scores: np.ndarray, confidence: float) -> float:
     return float(np.sort(scores)[k - 1])
 
 
-def difficulty_line(told: np.ndarray, errors: np.ndarray, spread: float) -> np.ndarray:
+def difficulty_line(features: np.ndarray, errors: np.ndarray, spread: float) -> np.ndarray:
     """Weights [1 + D] of the line that predicts the log error from the features of rows, [n, D].
 
     The fit is a ridge regression. Its strength has the smallest leave-one-out error, by the
@@ -202,15 +198,15 @@ def difficulty_line(told: np.ndarray, errors: np.ndarray, spread: float) -> np.n
     1979).
     """
     wanted = np.log(errors + FLOOR * spread + np.finfo(np.float64).tiny)
-    out = np.zeros(1 + told.shape[1])
+    out = np.zeros(1 + features.shape[1])
     out[0] = wanted.mean()
     n = len(wanted)
     if n < FEWEST:
         return out
-    middle, size = told.mean(axis=0), told.std(axis=0)
+    middle, size = features.mean(axis=0), features.std(axis=0)
     size[size < 1e-9 * (1 + np.abs(middle))] = np.inf  # a constant feature has no information
     # (told - middle) / size = U s V
-    U, s, V = np.linalg.svd((told - middle) / size, full_matrices=False)
+    U, s, V = np.linalg.svd((features - middle) / size, full_matrices=False)
     turned = U.T @ (wanted - out[0])
     best, weights = np.inf, turned
     for strength in STRENGTHS:

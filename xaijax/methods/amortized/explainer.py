@@ -10,7 +10,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -101,7 +100,8 @@ class AmortizedExplainer:
         seed: int = 0,
         network: AnyModel | None = None,
     ) -> None:
-        self.hidden = learning.read_hidden(hidden)
+        widths = checks.listed(hidden, "hidden", "widths of layers, such as [256, 256]")
+        self.hidden = tuple(checks.whole_number(width, "hidden") for width in widths)
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.network = None if network is None else model_of(network, "network")
         self._question: questions.Teacher | None = questions.Teacher(explainer)
@@ -115,10 +115,11 @@ class AmortizedExplainer:
     def __repr__(self) -> str:
         how = f"hidden={self.hidden}" if self.network is None else f"network={self.network.name}"
         by = "no explainer" if self._question is None else repr(self._question.explainer)
-        told = "not fitted"
+        state = "not fitted"
         if self._fitted is not None:
-            told = f"R2 {self._fitted.judged['r2']:.4g} on {self._fitted.judged['judge_rows']} rows"
-        return f"AmortizedExplainer({by}, {how}, {told})"
+            judged = self._fitted.judged
+            state = f"R2 {judged['r2']:.4g} on {judged['judge_rows']} rows"
+        return f"AmortizedExplainer({by}, {how}, {state})"
 
     def fit(
         self,
@@ -162,25 +163,29 @@ class AmortizedExplainer:
         before_jax()
         question, progress = self._asked(), read_progress(progress)
         level = checked_level(confidence, "confidence")
-        recipe = learning.read_recipe(steps, batch, learning_rate, self.seed)
+        recipe = learning.TrainingRecipe(
+            checks.whole_number(steps, "steps"),
+            checks.whole_number(batch, "batch"),
+            checks.positive(learning_rate, "learning_rate"),
+            self.seed,
+        )
         judges = question.best() if judge_by is None else questions.Teacher(judge_by)
         rows = question.read(X)
         split = learning.read_split(questions.count_of(rows), judge, level, self.seed)
         if judge_by is not None:
             questions.refuse_other(question.fingerprint(), question.base(), np.ones(1), judges)
-        asked = FitArguments(question, judges, self.hidden, self.network, recipe, level, progress)
-        self._fitted, self._predictor = fitted(asked, rows, split)
-        self._so_far = 0
+        learned = self._learned(rows, split, judges, recipe, level, progress)
+        (self._fitted, self._predictor), self._so_far = learned, 0
         return self
 
     @property
     def stats_(self) -> Mapping[str, Any]:
         """The cost and results of fitting; docs/results.md lists every key."""
-        found = self._known()
-        cost = found.cost
+        learned = self._known()
+        cost = learned.cost
         return MappingProxyType(
             {
-                **found.judged,
+                **learned.judged,
                 "label_model_rows": cost.model_rows,
                 "label_seconds": cost.label_seconds,
                 "training_seconds": cost.training_seconds,
@@ -215,16 +220,16 @@ class AmortizedExplainer:
         A `xaijax.XaiWarning` gives the number of rows outside the range of the fitted rows.
         """
         before_jax()
-        found = self._known()
+        learned = self._known()
         question, predictor = self._asked(), self._ready()
         share, progress = learning.read_share(fallback), read_progress(progress)
         rows = question.read(X)
         so_far = self._sweep
         if so_far is None:
             so_far = self._so_far = self._so_far + questions.count_of(rows)
-            warn_below(found, share, so_far)
-        answers = calling.answered(question, found, predictor, rows, share, progress)
-        return explanation(question, found, X, rows, answers, share, so_far, self.seed)
+            warn_below(learned, share, so_far)
+        answers = calling.answered(question, learned, predictor, rows, share, progress)
+        return explanation(question, learned, X, rows, answers, share, so_far, self.seed)
 
     def fingerprint(self) -> Fingerprint:
         """Identifies the question that its explanations answer.
@@ -255,11 +260,11 @@ class AmortizedExplainer:
             InputError: the explainer has another question. Models are compared by their programs
                 and parameters if these can be read, else by the base value.
         """
-        found, question = self._known(), questions.Teacher(explainer)
-        questions.refuse_other(found.fingerprint, found.base, found.known[1], question)
-        own = self.network if network is None else network
-        out = AmortizedExplainer(explainer, self.hidden, self.seed, own)
-        out._fitted, out._so_far = found, self._so_far
+        learned, question = self._known(), questions.Teacher(explainer)
+        questions.refuse_other(learned.fingerprint, learned.base, learned.known[1], question)
+        module = self.network if network is None else network
+        out = AmortizedExplainer(explainer, self.hidden, self.seed, module)
+        out._fitted, out._so_far = learned, self._so_far
         out._ready()
         return out
 
@@ -312,17 +317,13 @@ class AmortizedExplainer:
 
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
-            raise InputError(
-                "this AmortizedExplainer is not fitted yet. Say "
-                ".fit(X) first, with some thousand rows like those to explain."
-            )
+            raise InputError("this AmortizedExplainer is not fitted yet. Say .fit(X) first.")
         return self._fitted
 
     def _asked(self) -> questions.Teacher:
         if self._question is None:
             raise InputError(
-                "this AmortizedExplainer comes from a file, which holds no model; f(x) is needed "
-                "for every row. Say .with_explainer(explainer), an Explainer as it was fitted with."
+                "it comes from a file, which holds no model. Say .with_explainer(explainer)."
             )
         return self._question
 
@@ -330,144 +331,123 @@ class AmortizedExplainer:
         """The network as a function; rebuilt from what was learned if there is none."""
         if self._predictor is not None:
             return self._predictor
-        found = self._known()
-        if found.hidden is None and self.network is None:
+        learned = self._known()
+        if learned.hidden is None and self.network is None:
             raise InputError(
-                "this AmortizedExplainer was fitted with your own network, whose code no file "
-                "holds. Say .with_explainer(explainer, network=xaijax.as_model(module))."
+                "it needs your network: .with_explainer(explainer, network=xaijax.as_model(m))."
             )
-        P, K = found.centre.shape
-        made = network_of(found.inputs, self.hidden, self.network, (P, K), self.seed)
+        made = self._network(learned.inputs, *learned.centre.shape)
         leaves, structure = jax.tree.flatten(made.params)
         shapes = [leaf.shape for leaf in leaves]
-        if shapes != [leaf.shape for leaf in found.leaves]:
+        if shapes != [leaf.shape for leaf in learned.leaves]:
             raise InputError(
-                f"network has parameters of shapes {shapes}, but what was learned has "
-                f"{[leaf.shape for leaf in found.leaves]}. Give the module that it was fitted with."
+                f"network has shapes {shapes}; learned are {[one.shape for one in learned.leaves]}."
             )
         self._predictor = Predictor(
-            made, found.inputs, found.base, found.centre, found.scale, found.known
+            made, learned.inputs, learned.base, learned.centre, learned.scale, learned.known
         )
-        self._predictor.learned(jax.tree.unflatten(structure, found.leaves))
+        self._predictor.learned(jax.tree.unflatten(structure, learned.leaves))
         return self._predictor
+
+    def _network(self, inputs: Inputs, P: int, K: int) -> Network:
+        """Dense layers, or the user's own."""
+        if self.network is not None:
+            return given(self.network, inputs, P * K)
+        return dense(inputs, self.hidden, K, P * K, self.seed)
+
+    # The judge's rows are drawn before anything else, and explained separately. The network, its
+    # inputs and the difficulty of a row use the other rows only.
+
+    def _learned(
+        self,
+        rows: Any,
+        split: learning.RowSplit,
+        judges: questions.Teacher,
+        recipe: learning.TrainingRecipe,
+        confidence: float,
+        progress: Progress,
+    ) -> tuple[FittedNetwork, Predictor]:
+        """(what was learned from rows as they were read, the network as a function).
+
+        judges: explains the judge's rows.
+        """
+        question, seed = self._asked(), recipe.seed
+        learned = np.concatenate([split.training, split.validation])
+        labels = question.explained(questions.rows_at(rows, learned), progress, seed)
+        judged = questions.rows_at(rows, split.judge)
+        truth = judges.explained(judged, progress, seed + 1)
+        inputs = Inputs.of(questions.rows_at(rows, split.training))
+        both = np.concatenate([learned, split.judge])
+        inputs = inputs.reaching(inputs.read(questions.rows_at(rows, both)))
+        lesson = _lesson(question, inputs, questions.rows_at(rows, learned), labels)
+        trained = np.arange(len(learned)) < len(split.training)
+        training, watched = lesson.take(trained), lesson.take(~trained)
+        # Outputs are in units of the training rows' values.
+        centre = training.values.mean(axis=0)  # [P, K]
+        scale = _or_one((training.values - centre).std(axis=(0, 1)))  # [K]
+        known = np.stack([training.full.mean(axis=0), _or_one(training.full.std(axis=0))])
+        network = self._network(inputs, *centre.shape)
+        predictor = Predictor(network, inputs, labels.base[0], centre, scale, known)
+        started = time.perf_counter()
+        with progress_bar(progress, recipe.total, "steps of training", "step") as bar:
+            params, met = learning.learn(predictor, training, watched, recipe, bar.update)
+        seconds = time.perf_counter() - started
+        predictor.learned(params)
+        line, ends = _difficulty(predictor, params, watched)
+        judge = _lesson(question, inputs, judged, truth)
+        values, height = predictor.of(params, line, judge.read, judge.full)
+        scores = calling.errors_of(values, judge.values) / calling.difficulty(height, ends)
+        return FittedNetwork(
+            inputs=inputs,
+            hidden=self.hidden if self.network is None else None,
+            leaves=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(params)),
+            base=predictor.base,
+            centre=centre,
+            scale=scale,
+            known=known,
+            line=line,
+            ends=ends,
+            quantile=calling.quantile(scores, confidence),
+            confidence=confidence,
+            fingerprint=question.fingerprint(),
+            outputs=labels.explanation.output_names,
+            cost=Cost(
+                labels.model_rows + truth.model_rows,
+                labels.seconds + truth.seconds,
+                seconds,
+                _seconds_of_explaining(question, rows),
+                _seconds_of_use(question, predictor, params, line, rows),
+            ),
+            judged={
+                **_judged(values, judge.values),
+                "judge_exact": bool(truth.explanation.exact),
+                "training_rows": len(split.training),
+                "validation_rows": len(split.validation),
+                "judge_rows": len(split.judge),
+                "steps": recipe.total,
+                "best_step": met,
+            },
+            facts=dict(labels.explanation.provenance),
+        ), predictor
 
 
 def rebuilt(state: dict[str, Any]) -> AmortizedExplainer:
     """Rebuilds it from the fields of a file; it has no explainer yet."""
-    found, hidden, seed = files.read(state)
+    learned, hidden, seed = files.read(state)
     out = object.__new__(AmortizedExplainer)
     out.hidden, out.seed, out.network = hidden, seed, None
-    out._question, out._fitted, out._predictor = None, found, None
+    out._question, out._fitted, out._predictor = None, learned, None
     out._so_far, out._sweep = 0, None
     return out
 
 
-# The judge's rows are drawn before anything else, and explained separately. The network, its inputs
-# and the difficulty of a row use the other rows only.
-
 TIMED = 0.1  # seconds of a call that is timed
-PIECE = 1 << 14  # the largest number of rows for timing the network
-
-
-@dataclass(frozen=True)
-class FitArguments:
-    """The arguments of a fit."""
-
-    question: questions.Teacher
-    judge: questions.Teacher  # who explains the judge's rows
-    hidden: tuple[int, ...]
-    network: Any  # a Model of the user's own, or None
-    recipe: learning.TrainingRecipe
-    confidence: float
-    progress: Progress
-
-
-def fitted(
-    asked: FitArguments, rows: Any, split: learning.RowSplit
-) -> tuple[FittedNetwork, Predictor]:
-    """(what was learned from rows as they were read, the network as a function)."""
-    question = asked.question
-    learned = np.concatenate([split.training, split.validation])
-    seed = asked.recipe.seed
-    labels = question.explained(questions.rows_at(rows, learned), asked.progress, seed)
-    truth = asked.judge.explained(questions.rows_at(rows, split.judge), asked.progress, seed + 1)
-    inputs = Inputs.of(questions.rows_at(rows, split.training))
-    both = np.concatenate([learned, split.judge])
-    inputs = inputs.reaching(inputs.read(questions.rows_at(rows, both)))
-    lesson = _lesson(question, inputs, questions.rows_at(rows, learned), labels)
-    trained = np.arange(len(learned)) < len(split.training)
-    training, watched = lesson.take(trained), lesson.take(~trained)
-    predictor = predictor_of(inputs, asked, labels.base[0], training)
-    started = time.perf_counter()
-    with progress_bar(asked.progress, asked.recipe.total, "steps of training", "step") as bar:
-        params, met = learning.learn(predictor, training, watched, asked.recipe, bar.update)
-    seconds = time.perf_counter() - started
-    predictor.learned(params)
-    line, ends = _difficulty(predictor, params, watched)
-    judges = _lesson(question, inputs, questions.rows_at(rows, split.judge), truth)
-    found, height = predictor.of(params, line, judges.read, judges.full)
-    errors = calling.errors_of(found, judges.values)
-    network = asked.network
-    return FittedNetwork(
-        inputs=inputs,
-        hidden=asked.hidden if network is None else None,
-        leaves=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(params)),
-        base=predictor.base,
-        centre=predictor.centre,
-        scale=predictor.scale,
-        known=predictor.known,
-        line=line,
-        ends=ends,
-        quantile=calling.quantile(errors / calling.difficulty(height, ends), asked.confidence),
-        confidence=asked.confidence,
-        fingerprint=question.fingerprint(),
-        outputs=labels.outputs,
-        cost=Cost(
-            labels.model_rows + truth.model_rows,
-            labels.seconds + truth.seconds,
-            seconds,
-            _seconds_of_explaining(question, rows),
-            _seconds_of_use(question, predictor, params, line, rows),
-        ),
-        judged={
-            **_judged(found, judges.values),
-            "judge_exact": bool(truth.explanation.exact),
-            "training_rows": len(split.training),
-            "validation_rows": len(split.validation),
-            "judge_rows": len(split.judge),
-            "steps": asked.recipe.total,
-            "best_step": met,
-        },
-        facts=dict(labels.explanation.provenance),
-    ), predictor
 
 
 def _lesson(
     question: questions.Teacher, inputs: Inputs, rows: Any, labels: questions.Labels
 ) -> learning.Lesson:
     return learning.Lesson(inputs.read(rows), question.answers(rows), labels.values)
-
-
-def predictor_of(
-    inputs: Inputs, asked: FitArguments, base: np.ndarray, training: learning.Lesson
-) -> Predictor:
-    """The network to train, with outputs in units of the training rows' values."""
-    centre = training.values.mean(axis=0)  # [P, K]
-    spread = (training.values - centre).std(axis=(0, 1))  # [K]
-    known = np.stack([training.full.mean(axis=0), _or_one(training.full.std(axis=0))])
-    P, K = centre.shape
-    network = network_of(inputs, asked.hidden, asked.network, (P, K), asked.recipe.seed)
-    return Predictor(network, inputs, base, centre, _or_one(spread), known)
-
-
-def network_of(
-    inputs: Inputs, hidden: tuple[int, ...], own: Any, shape: tuple[int, int], seed: int
-) -> Network:
-    """Dense layers, or the user's own; shape: (P, K)."""
-    outputs = shape[0] * shape[1]
-    if own is not None:
-        return given(own, inputs, outputs)
-    return dense(inputs, hidden, shape[1], outputs, seed)
 
 
 def _or_one(spread: np.ndarray) -> np.ndarray:
@@ -478,18 +458,18 @@ def _difficulty(
     predictor: Predictor, params: Any, watched: learning.Lesson
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """(the line, its lowest and highest height), from the errors of the validation rows."""
-    told = predictor.told(params, watched.read, watched.full)
-    flat = np.zeros(1 + told.shape[1])
-    found, _ = predictor.of(params, flat, watched.read, watched.full)
-    errors = calling.errors_of(found, watched.values)
-    line = calling.difficulty_line(told, errors, float(predictor.scale.max()))
-    heights = line[0] + told @ line[1:]
+    features = predictor.told(params, watched.read, watched.full)
+    flat = np.zeros(1 + features.shape[1])
+    values, _ = predictor.of(params, flat, watched.read, watched.full)
+    errors = calling.errors_of(values, watched.values)
+    line = calling.difficulty_line(features, errors, float(predictor.scale.max()))
+    heights = line[0] + features @ line[1:]
     return line, (float(heights.min()), float(heights.max()))
 
 
-def _judged(found: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
+def _judged(values: np.ndarray, wanted: np.ndarray) -> Mapping[str, float]:
     """Measures of how good the values [n, P, K] of the judge's rows are."""
-    wrong = float(((found - wanted) ** 2).sum())
+    wrong = float(((values - wanted) ** 2).sum())
     spread = float(((wanted - wanted.mean(axis=0)) ** 2).sum())
     size = float((wanted**2).sum())
     return {
@@ -506,11 +486,11 @@ def _seconds_of_explaining(question: questions.Teacher, rows: Any) -> float:
     """
     N, count = questions.count_of(rows), min(questions.count_of(rows), 64)
     while True:
-        some = questions.rows_between(rows, slice(0, count))
+        part = questions.rows_between(rows, slice(0, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", XaiWarning)  # it was given before
-            question.explained(some, False)
-            seconds = question.explained(some, False).seconds
+            question.explained(part, False)
+            seconds = question.explained(part, False).seconds
         if seconds >= TIMED or count == N:
             return seconds / count
         count = min(N, 4 * count)
@@ -520,7 +500,7 @@ def _seconds_of_use(
     question: questions.Teacher, predictor: Predictor, params: Any, line: np.ndarray, rows: Any
 ) -> float:
     """The same for the network, with f(x)."""
-    rows = questions.rows_between(rows, slice(0, min(questions.count_of(rows), PIECE)))
+    rows = questions.rows_between(rows, slice(0, min(questions.count_of(rows), calling.PIECE)))
     question.answers(rows)
     started = time.perf_counter()
     read = predictor.inputs.read(rows)

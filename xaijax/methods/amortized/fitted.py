@@ -70,8 +70,8 @@ def write(
 ) -> None:
     """Writes what was learned to one file."""
     fields = _plain(fitted)
-    asked: Fingerprint = fields.pop("fingerprint")
-    marks = {"donors": asked.rows, "model": next(iter(asked.model), None), **asked.question}
+    asks: Fingerprint = fields.pop("fingerprint")
+    marks = {"donors": asks.rows, "model": next(iter(asks.model), None), **asks.question}
     fields |= {
         "inputs": _plain(fitted.inputs),
         "marks": marks,
@@ -90,14 +90,14 @@ def read(state: dict[str, Any]) -> tuple[FittedNetwork, tuple[int, ...], int]:
     inputs, cost = Inputs(**state.pop("inputs")), Cost(**state.pop("cost"))
     marks = state.pop("marks")
     model = () if marks["model"] is None else (marks["model"],)
-    asked = Fingerprint({name: marks[name] for name in ASKED}, marks["donors"], model)
-    found = FittedNetwork(inputs=inputs, cost=cost, fingerprint=asked, **state)
-    if not all(isinstance(leaf, np.ndarray) for leaf in found.leaves):
+    question = Fingerprint({name: marks[name] for name in ASKED}, marks["donors"], model)
+    learned = FittedNetwork(inputs=inputs, cost=cost, fingerprint=question, **state)
+    if not all(isinstance(leaf, np.ndarray) for leaf in learned.leaves):
         raise ValueError("leaves that are no arrays")
-    widths = tuple(leaf.shape[-1] for leaf in found.leaves[:-2:2])
-    if found.hidden is not None and not hidden == found.hidden == widths:
+    widths = tuple(leaf.shape[-1] for leaf in learned.leaves[:-2:2])
+    if learned.hidden is not None and not hidden == learned.hidden == widths:
         raise ValueError(f"layers of widths {widths}, but {hidden!r:.60} are said")
-    return found, hidden, seed
+    return learned, hidden, seed
 
 
 def _plain(one: Any) -> dict[str, Any]:

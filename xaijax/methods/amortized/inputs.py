@@ -45,17 +45,18 @@ class Inputs:
         """The inputs for the training rows."""
         columns = _columns(rows)
         F = len(columns)
-        texts = {j: _levels(one) for j, one in enumerate(columns) if one.dtype.kind == "O"}
+        texts = {j: _levels(data) for j, data in enumerate(columns) if data.dtype.kind == "O"}
         mean, scale, numbers = np.zeros(F), np.ones(F), []
-        for j, one in enumerate(columns):
-            if j not in texts and np.isfinite(one.astype(np.float64)).any():
-                mean[j], spread = np.nanmean(one, dtype=float), np.nanstd(one, dtype=float)
+        for j, data in enumerate(columns):
+            if j not in texts and np.isfinite(data.astype(np.float64)).any():
+                mean[j], spread = np.nanmean(data, dtype=float), np.nanstd(data, dtype=float)
                 if spread > 0:
                     scale[j] = spread
                     numbers.append(j)
         reach, gaps = np.zeros((2, F)), np.zeros(F, bool)
-        told = np.array(numbers, int), *_none(), texts, reach, gaps
-        known = cls(_shape(rows), mean, scale, *told)
+        distinct = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        known = np.array(numbers, int), *distinct, texts, reach, gaps
+        known = cls(_shape(rows), mean, scale, *known)
         return _with_distinct(known, known.read(rows))
 
     def reaching(self, read: np.ndarray) -> Inputs:
@@ -73,23 +74,18 @@ class Inputs:
         known = (read >= self.reach[0]) & (read <= self.reach[1])
         return np.where(gaps, ~self.gaps, ~known)
 
-    @property
-    def plain(self) -> bool:
-        """Whether all columns are numbers."""
-        return not self.texts
-
     def read(self, rows: Any) -> np.ndarray:
         """Standardised numbers float32 [R, F]; for texts their positions, -1 for unknown ones."""
         if not self.texts and not rows_of(rows).is_frame:
-            given = np.asarray(rows_of(rows).matrix()).reshape(len(rows_of(rows)), -1)
-            return ((given - self.mean) / self.scale).astype(np.float32)
+            X = np.asarray(rows_of(rows).matrix()).reshape(len(rows_of(rows)), -1)
+            return ((X - self.mean) / self.scale).astype(np.float32)
         out = np.empty((len(rows_of(rows)), len(self.mean)), np.float32)
-        for j, one in enumerate(_columns(rows)):
+        for j, data in enumerate(_columns(rows)):
             if j in self.texts:
                 place = {text: n for n, text in enumerate(self.texts[j])}
-                out[:, j] = [place.get(str(value), -1) for value in one]
+                out[:, j] = [place.get(str(value), -1) for value in data]
             else:
-                out[:, j] = (one.astype(np.float64) - self.mean[j]) / self.scale[j]
+                out[:, j] = (data.astype(np.float64) - self.mean[j]) / self.scale[j]
         return out
 
     @property
@@ -109,37 +105,33 @@ class Inputs:
         return jnp.nan_to_num(read).reshape(-1, *self.shape)
 
 
-def _none() -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros(0, np.int64), np.zeros(0, np.float32)
-
-
 def _with_distinct(known: Inputs, read: np.ndarray) -> Inputs:
     """The same with the distinct values of the training rows, as read [R, F]."""
     columns, levels = [], []
-    for j, one in enumerate(read.T):
+    for j, data in enumerate(read.T):
         if j in known.texts:
-            found = np.arange(len(known.texts[j]), dtype=np.float32)
+            values = np.arange(len(known.texts[j]), dtype=np.float32)
         else:
-            found = np.unique(one)
-            few = FEWEST <= len(found) <= MOST
-            found = found if few else found[np.isnan(found)]
-        columns += [j] * len(found)
-        levels += found.tolist()
-    told = np.array(columns, np.int64), np.array(levels, np.float32)
-    return replace(known, hot_columns=told[0], hot_levels=told[1])
+            values = np.unique(data)
+            few = FEWEST <= len(values) <= MOST
+            values = values if few else values[np.isnan(values)]
+        columns += [j] * len(values)
+        levels += values.tolist()
+    levels = np.array(levels, np.float32)
+    return replace(known, hot_columns=np.array(columns, np.int64), hot_levels=levels)
 
 
 def _columns(rows: Any) -> list[np.ndarray]:
     """Each column [R], of numbers or of objects that are texts."""
-    held = rows_of(rows)
-    if held.is_frame:
-        found = held.columns()
+    table = rows_of(rows)
+    if table.is_frame:
+        columns = table.columns()
     else:
-        found = list(np.asarray(held.matrix()).reshape(len(held), -1).T)
-    for j, one in enumerate(found):
-        if one.dtype.kind not in "biufO":
-            raise InputTypeError(f"X: column {j} has dtype {one.dtype}; numbers or texts are read.")
-    return found
+        columns = list(np.asarray(table.matrix()).reshape(len(table), -1).T)
+    for j, data in enumerate(columns):
+        if data.dtype.kind not in "biufO":
+            raise InputTypeError(f"X: column {j} has dtype {data.dtype}, no numbers or texts.")
+    return columns
 
 
 def _shape(rows: Any) -> tuple[int, ...]:

@@ -82,11 +82,11 @@ def learn(
     scale = np.asarray(predictor.scale, np.float32)
 
     def loss(params: Any, rows: jax.Array) -> jax.Array:
-        found, _ = predictor.values(params, held[0][rows], held[1][rows])
-        return jnp.mean(((found - wanted[rows]) / scale) ** 2)
+        values, _ = predictor.values(params, held[0][rows], held[1][rows])
+        return jnp.mean(((values - wanted[rows]) / scale) ** 2)
 
     @jax.jit
-    def some(params: Any, state: Any, mean: Any, batches: jax.Array) -> Any:
+    def chunk(params: Any, state: Any, mean: Any, batches: jax.Array) -> Any:
         def step(carry: Any, rows: jax.Array) -> Any:
             params, state, mean = carry
             updates, state = optimiser.update(jax.grad(loss)(params, rows), state, params)
@@ -100,7 +100,7 @@ def learn(
     state, mean = optimiser.init(params), params
     best, least, met, done = params, validation_error(predictor, params, validation), 0, 0
     for batches in _batches(len(training), recipe):
-        params, state, mean = some(params, state, mean, batches)
+        params, state, mean = chunk(params, state, mean, batches)
         done += len(batches)
         error = validation_error(predictor, mean, validation)
         if error < least:
@@ -112,8 +112,8 @@ def learn(
 def validation_error(predictor: Predictor, params: Any, rows: Lesson) -> float:
     """Mean squared error in units of the values' spread; infinite for NaN."""
     line = np.zeros(1 + predictor.told_by)
-    found, _ = predictor.of(params, line, rows.read, rows.full)
-    error = float(np.mean(((found - rows.values) / predictor.scale) ** 2))
+    values, _ = predictor.of(params, line, rows.read, rows.full)
+    error = float(np.mean(((values - rows.values) / predictor.scale) ** 2))
     return error if np.isfinite(error) else np.inf
 
 
@@ -144,36 +144,18 @@ class RowSplit:
     judge: np.ndarray
 
 
-def read_hidden(hidden: Any) -> tuple[int, ...]:
-    """Reads widths of layers, whole numbers of at least 1."""
-    widths = checks.listed(hidden, "hidden", "widths of layers, such as [256, 256]")
-    return tuple(checks.whole_number(one, "hidden") for one in widths)
-
-
-def read_recipe(steps: Any, batch: Any, learning_rate: Any, seed: int) -> TrainingRecipe:
-    """Reads how the network is trained."""
-    return TrainingRecipe(
-        checks.whole_number(steps, "steps"),
-        checks.whole_number(batch, "batch"),
-        checks.positive(learning_rate, "learning_rate"),
-        seed,
-    )
-
-
 def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     """Splits N rows into those that judge, validate and train, drawn by the seed."""
     judges = checks.whole_number(judge, "judge")
     fewest = fewest_judges(confidence)
     if judges < fewest:
         raise InputError(
-            f"judge={judges} rows are too few for bounds at confidence={confidence:g}: the largest "
-            f"of {fewest} errors is the first that says so much. Say judge={fewest} or more; 256 "
-            "cover within two points of what they claim."
+            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest}."
         )
     if N - judges < LEAST:
         raise InputError(
-            f"judge={judges} of the {N:,} rows of X leaves {max(N - judges, 0)} to learn from; at "
-            f"least {LEAST} are needed. Give more rows, or say a smaller judge=."
+            f"judge={judges} leaves {max(N - judges, 0)} to learn from; {LEAST} are needed. Give "
+            "more rows."
         )
     order = np.random.default_rng([seed, 0]).permutation(N)
     watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)

@@ -29,21 +29,19 @@ from xaijax.models.model import Model
 TILE = 1024  # rows; all tiles of a piece are dispatched before the first is waited for
 
 
+@dataclass(eq=False)
 class Predictor:
     """A network as a function of rows; its program is traced once."""
 
-    def __init__(
-        self,
-        network: Network,
-        inputs: Inputs,
-        base: np.ndarray,  # float64 [K]
-        centre: np.ndarray,  # float64 [P, K], of the values of the training rows
-        scale: np.ndarray,  # float64 [K], of these
-        known: np.ndarray,  # float64 [2, K], mean and spread of f(x)
-    ) -> None:
-        self.network, self.inputs = network, inputs
-        self.base, self.centre, self.scale, self.known = base, centre, scale, known
-        self.traces = 0
+    network: Network
+    inputs: Inputs
+    base: np.ndarray  # float64 [K]
+    centre: np.ndarray  # float64 [P, K], of the values of the training rows
+    scale: np.ndarray  # float64 [K], of these
+    known: np.ndarray  # float64 [2, K], mean and spread of f(x)
+    traces: int = 0
+
+    def __post_init__(self) -> None:
         self._program = jax.jit(self._of_tile)
         self._told = jax.jit(lambda params, read, full: self.values(params, read, full)[1])
 
@@ -88,9 +86,9 @@ class Predictor:
             (here, self._program(params, line, *_filled(read[here], full[here])))
             for here in _tiles(len(read))
         ]
-        for here, (found, told) in coming:
+        for here, (part, heights) in coming:
             n = len(read[here])
-            values[here], height[here] = np.asarray(found)[:n], np.asarray(told)[:n]
+            values[here], height[here] = np.asarray(part)[:n], np.asarray(heights)[:n]
         values += ((full - self.base - values.sum(axis=1)) / values.shape[1])[:, None]
         return values, height
 
@@ -117,10 +115,8 @@ def _filled(*parts: np.ndarray) -> list[np.ndarray]:
     """The same rows in float32, padded to the size of a tile by repeating the last one."""
     more = TILE - len(parts[0])
     return [
-        np.concatenate([one, np.repeat(one[-1:], more, axis=0)]).astype(np.float32)
-        if more
-        else one.astype(np.float32)
-        for one in parts
+        np.pad(part, ((0, more), (0, 0)), mode="edge").astype(np.float32, copy=False)
+        for part in parts
     ]
 
 
@@ -168,20 +164,15 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
     answer = model.apply
     if model.loop != "jax" or answer is None:
         raise InputError(
-            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX "
-            "module: xaijax.as_model(module), or as_model(f, params)."
+            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX module."
         )
-    if not inputs.plain:
-        raise InputError(
-            "network= takes rows of numbers, but X has columns of texts. Encode them, or leave "
-            "network= out: hidden= takes them."
-        )
+    if inputs.texts:
+        raise InputError("network= takes rows of numbers, but X has columns of texts. Say hidden=.")
     leaves, structure = jax.tree.flatten(model.params)
     trained = [n for n, leaf in enumerate(leaves) if _is_float(leaf)]
     if not trained:
         raise InputError(
-            f"network={model.name} has no parameters to train. Give a module with its variables, "
-            "or as_model(f, params)."
+            f"network={model.name} has no parameters to train. Say as_model(f, params)."
         )
 
     def apply(params: Any, read: jax.Array, known: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from xaijax.core.pickling import made_of
 from xaijax.core.typing import Progress
 from xaijax.estimators.driver import InstanceValues, sampled
 from xaijax.games.run import GameRun
-from xaijax.methods.explainer.choice import EstimatorChoice, warn_long, warn_unmet
+from xaijax.methods.explainer.choice import EstimatorChoice, warn_unmet
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.methods.explainer.record import explanation, with_one_base
-from xaijax.methods.progress import progress_bar
 from xaijax.players.index import named
 from xaijax.players.players import of_some_rows
 from xaijax.results.explanation import Explanation
@@ -37,32 +37,22 @@ class Teacher:
         """Raises if rows do not share one base value, or if values do not add up."""
         if type(explainer) is not Explainer:
             raise InputTypeError(
-                f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}. Say "
-                "xaijax.AmortizedExplainer(xaijax.Explainer(model, background))."
+                f"explainer must be an xaijax.Explainer, got {type(explainer).__name__}."
             )
         evaluator = explainer._evaluator
         if evaluator is None or hasattr(evaluator.engine.replacement.table, "baseline_fn"):
             raise InputError(
-                "explainer has a baseline, or players, for each instance. Each row then has a base "
-                "value or players of its own, which the network does not get. Give background rows "
-                "and players= that all rows share."
+                "explainer has a baseline or players for each instance. Give some that rows share."
             )
         if evaluator.engine.fixed:
             raise InputError(
-                "explainer has columns that are never replaced (-1 in players=), so that each row "
-                "has a base value of its own, which the network does not get. Make them players."
+                "explainer has columns that are never replaced (-1 in players=). Make them players."
             )
         if not named(explainer.index).efficient:
             raise InputError(
-                f"explainer has index={explainer.index!r}, whose values do not add up to f(x), as "
-                "the network's are made to. Give an explainer of Shapley values."
+                f"values of index={explainer.index!r} do not add up to f(x). Say index='shapley'."
             )
         self.explainer = explainer
-
-    @property
-    def players(self) -> tuple[str, ...]:
-        """The players' names, [P]."""
-        return self.explainer.players.names
 
     def read(self, X: Any) -> Any:
         """X, checked and copied, as the model takes rows."""
@@ -78,18 +68,17 @@ class Teacher:
         started = time.perf_counter()
         if seed is None:
             with of_some_rows():
-                found = self.explainer(rows, progress=progress)
+                result = self.explainer(rows, progress=progress)
         else:
-            found = labelled(self.explainer, rows, seed, progress)
-        seconds = time.perf_counter() - started - found.stats["compile_seconds"]
-        values = found.values.reshape(*found.shape[:2], -1)
+            result = labelled(self.explainer, rows, seed, progress)
+        seconds = time.perf_counter() - started - result.stats["compile_seconds"]
+        values = result.values.reshape(*result.shape[:2], -1)
         if seed is not None and not np.isfinite(values).all():
             n = int(np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0])
             raise ModelOutputError(
-                f"the values of a row are not finite (row {n} of those asked): a network cannot "
-                "learn them. Leave rows out for which the model has no answer."
+                f"the values of row {n} are not finite: a network cannot learn them."
             )
-        return Labels(found, values, found.base_values.reshape(len(values), -1), seconds)
+        return Labels(result, values, result.base_values.reshape(len(values), -1), seconds)
 
     def answers(self, rows: Any) -> np.ndarray:
         """link(f(x)) of rows as they were read, float64 [N, K]."""
@@ -107,22 +96,22 @@ class Teacher:
 
     def fingerprint(self) -> Fingerprint:
         """Returns the fingerprint of what a network learns; the model answers its probe only."""
-        asked = self.explainer.fingerprint()
+        whole = self.explainer.fingerprint()
         table = self.explainer._open().engine.replacement.table
         question = {
-            "players": self.players,
+            "players": self.explainer.players.names,
             "columns": self.explainer.players.all_columns,
             "shape": tuple(map(int, table.shape)),
         }
-        return replace(asked, question=question)
+        return replace(whole, question=question)
 
     def best(self) -> Teacher:
         """The same question with the best values that "auto" gives, for rows that judge."""
-        own = self.explainer
-        if own.budget is None and own.tolerance is None and own.estimator in ("exact", "auto"):
+        now = self.explainer
+        if now.budget is None and now.tolerance is None and now.estimator in ("exact", "auto"):
             return self
-        given = made_of(own) | {"estimator": "auto", "budget": None, "tolerance": None}
-        return Teacher(Explainer(**given))
+        options = made_of(now) | {"estimator": "auto", "budget": None, "tolerance": None}
+        return Teacher(Explainer(**options))
 
 
 @dataclass(frozen=True)
@@ -139,11 +128,6 @@ class Labels:
         """Number of model rows used."""
         return int(self.explanation.stats["model_rows"])
 
-    @property
-    def outputs(self) -> tuple[str, ...] | None:
-        """Names of the K outputs; None: one output without a name."""
-        return self.explanation.output_names
-
 
 def refuse_other(
     known: Fingerprint, base: np.ndarray, spread: np.ndarray, question: Teacher
@@ -153,28 +137,25 @@ def refuse_other(
     base: the learned base values, [K]. They distinguish models that cannot be read.
     spread: that of f(x), [K], the scale on which base values count as equal.
     """
-    found, name = question.fingerprint(), question.explainer.model.name
-    for field in known.why_not(found):
+    now, name = question.fingerprint(), question.explainer.model.name
+    for field in known.why_not(now):
         if field == "rows":
             raise InputError(
-                "explainer has other background rows, weights or another link than what was "
-                "learned. Give the explainer that it was fitted with."
+                "explainer has other background rows, weights or link than were learned."
             )
         if field == "model":
             raise InputError(
-                f"explainer has another model ({name}) than what was learned: another program, "
-                "other parameters, or another fit. Fit anew for it."
+                f"explainer has another model ({name}): another program, or fit. Fit anew for it."
             )
-        told = "rows of a shape" if field == "shape" else "players"
+        what = "rows of a shape" if field == "shape" else "players"
         raise InputError(
-            f"explainer has other {told} ({found.question[field]!r}) than what was learned "
-            f"({known.question[field]!r}). Give the explainer that it was fitted with."
+            f"explainer has other {what}: {now.question[field]}, not {known.question[field]}."
         )
-    own = question.base()
-    if own.shape != base.shape or (np.abs(own - base) > NEAR * (np.abs(base) + spread)).any():
+    mean = question.base()
+    if mean.shape != base.shape or (np.abs(mean - base) > NEAR * (np.abs(base) + spread)).any():
         raise InputError(
-            f"explainer has the base value {own.tolist()}, but what was learned has "
-            f"{base.tolist()}: it has another model ({name}). Fit anew."
+            f"explainer has the base value {mean.tolist()}, not {base.tolist()}: another model "
+            f"({name})."
         )
 
 
@@ -206,41 +187,28 @@ def labelled(explainer: Explainer, X: Any, seed: int, progress: Progress) -> Exp
 
     seed: seeds the draws, with the explainer's own seed.
     """
-    started = time.perf_counter()
-
-    def progressed(done: int) -> None:
-        bar.update(done)
-
+    answer = partial(_answer, explainer, seed)
     with of_some_rows():
-        rows, game, costs, choice = explainer._begun(X, progressed, explainer._choose)
-    if choice.sampler is None:
-        with of_some_rows():
-            return explainer(X, progress=progress)
-    coming = warn_long(game, costs, choice, explainer.exact)
-    before = game.evaluator.start()
-    bar = progress_bar(progress, coming)
-    with bar:
-        answer = _answer(explainer, game, choice, seed)
-        bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
-    seconds = time.perf_counter() - started
-    return explanation(explainer, X, rows, game, choice, answer, before, seconds)
+        run = explainer._run(X, progress, explainer._choose, explainer._warn_long, answer)
+    return explanation(explainer, run)
 
 
 def _answer(
-    explainer: Explainer, game: GameRun, choice: EstimatorChoice, seed: int
+    explainer: Explainer, seed: int, game: GameRun, choice: EstimatorChoice
 ) -> InstanceValues:
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    if choice.sampler is None:
+        return explainer._answer(game, choice)
+    enumerated, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
     groups = np.array_split(others, min(GROUPS, len(others)))
     seeds = np.random.SeedSequence([explainer.seed, seed]).generate_state(len(groups))
-    assert choice.sampler is not None
-    asked = choice.sampler, named(explainer.index), choice.budget
+    drawing = choice.sampler, named(explainer.index), choice.budget
     parts = [
-        sampled(game, some, *asked, int(one), choice.rule)
+        sampled(game, some, *drawing, int(one), choice.rule)
         for some, one in zip(groups, seeds, strict=True)
     ]
     drawn = InstanceValues.joined(parts)
     warn_unmet(drawn, choice)
-    if len(own):
-        exact = InstanceValues.exact(explainer.exact.estimate(game, own))
+    if len(enumerated):
+        exact = InstanceValues.exact(explainer.exact.estimate(game, enumerated))
         drawn = InstanceValues.mixed(choice.exact, exact, drawn)
     return with_one_base(game, choice, drawn)

@@ -82,8 +82,13 @@ def explanation(
 
 def fingerprint(fitted: FittedNetwork) -> Fingerprint:
     """Returns the fingerprint of all explanations by this network."""
-    own = {"feature_names": fitted.fingerprint.question["players"], "output_names": fitted.outputs}
-    return fingerprint_of(_digests(fitted), _facts(fitted), **own, kind="amortized")
+    return fingerprint_of(
+        _digests(fitted),
+        _facts(fitted),
+        feature_names=fitted.fingerprint.question["players"],
+        output_names=fitted.outputs,
+        kind="amortized",
+    )
 
 
 def _facts(fitted: FittedNetwork) -> dict[str, Any]:
@@ -113,13 +118,11 @@ def warn_below(fitted: FittedNetwork, share: float, so_far: int) -> None:
     needed = fitted.cost.break_even(share)
     if so_far >= needed:
         return
-    cost = fitted.cost
-    spent = cost.label_seconds + cost.training_seconds
+    cost, worth = fitted.cost, f"it pays from {needed:,} rows on with fallback={share:g}"
     if needed == float("inf"):
-        told = "the explainer itself is as fast for any number of rows"
-    else:
-        told = f"it pays from {needed:,} rows on with fallback={share:g}"
+        worth = "the explainer itself is as fast for any number of rows"
     checks.warn(
-        f"{so_far:,} rows have been explained by a network that took {spent:.3g} s to fit; {told}. "
+        f"{so_far:,} rows have been explained by a network that took "
+        f"{cost.label_seconds + cost.training_seconds:.3g} s to fit; {worth}. "
         f"The explainer itself needs {cost.explained_seconds:.2g} s a row."
     )

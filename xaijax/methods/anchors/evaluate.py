@@ -13,11 +13,10 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.rules.bins import Bins
 from xaijax.games.rules.game import RuleGame, reaching
 from xaijax.methods.anchors.problem import AnchorProblem, refuse_empty, refuse_strangers
-from xaijax.methods.anchors.search import Found
+from xaijax.methods.anchors.search import Found, bounds_of
 from xaijax.methods.anchors.settings import DEFAULTS, one_row, refuse_search
 from xaijax.results.rules import Rules
 from xaijax.tables.rows import rows_of
-from xaijax_kernels.rules.bandits import lower
 
 
 def evaluated(
@@ -25,9 +24,9 @@ def evaluated(
     searches: tuple[str, str],
     predicates: Any,
     x: Any,
-    asked: tuple[float, float, int],
+    options: tuple[float, float, int],
 ) -> tuple[Any, Found, str]:
-    """(the game of x, what was found, the search); asked: threshold, delta, the number of draws.
+    """(the game of x, what was found, the search); options: threshold, delta, number of draws.
 
     searches: as requested, and as resolved for `explain`. If a given interval is on a column that
     was compared by equality, its values are drawn, and then no average is exact.
@@ -35,11 +34,9 @@ def evaluated(
     It raises InputError for predicates that x does not satisfy, or that no data row satisfies if
     the space needs one.
     """
-    tau, delta, count = asked
+    tau, delta, count = options
     if problem.bins is None:
-        raise InputError(
-            "evaluate: rules about players= have no predicates; use explain(max_size=)."
-        )
+        raise InputError("evaluate: rules about players= have no predicates. Say explain().")
     rows = problem.read(one_row(x, problem.data))
     bins, used = problem.bins.with_predicates(predicates)
     numbers = bins.of(rows)
@@ -49,57 +46,42 @@ def evaluated(
             text = column.words(column.predicate(1, None))
             raise InputError(f"predicates: x does not satisfy {text!r}.")
     search = _search(problem, searches, bins)
-    game = _game_of(problem, rows, bins, count)
+    game = problem.game(rows, count, bins=bins)
     problem.refuse_answers(game.own)
     rule = np.zeros((1, problem.F), bool)
     rule[0, used] = True
     refuse_empty(problem, game, rule, bins, numbers, rows)
-    found = Found.empty(1, problem.F)
-    found.rules = rule
+    result = Found.empty(1, problem.F)
+    result.rules = rule
     zero = np.zeros(1, np.int64)
     if game.cover is not None:
-        found.cover = game.cover.of(zero, rule[:, None])[:, 0]
+        result.cover = game.cover.of(zero, rule[:, None])[:, 0]
     if search in ("exact", "table"):
         D = len(game.space.listed(search)[1])
         means, sizes = game.precisions(zero, rule, search, np.ones((D, 1), bool))
-        found.precision, found.samples = means[:, 0], np.array([D])
-        found.accepted = found.precision >= reaching(tau)
-        draws = sizes[:, 0] if search == "table" else None
+        result.precision, result.samples = means[:, 0], np.array([D])
+        result.accepted = result.precision >= reaching(tau)
+        if search == "table":
+            result.lower, result.error = bounds_of(result.precision, delta, sizes[:, 0])
     else:
         hits = game.hits(zero, rule, zero, np.array([count]))
-        found.precision, found.samples = hits / count, np.array([count])
-        draws = np.array([float(count)])
-    p = found.precision
-    if draws is not None:
-        found.lower = lower(p, np.log(1 / delta) / draws)
-        found.error = np.sqrt(p * (1 - p) / draws)
-    if search not in ("exact", "table"):
-        found.accepted = (p >= tau) & (found.lower > tau - DEFAULTS["stop_epsilon"])
-    return game, found, search
+        result.precision, result.samples = hits / count, np.array([count])
+        result.lower, result.error = bounds_of(result.precision, delta, count)
+        floor = tau - DEFAULTS["stop_epsilon"]
+        result.accepted = (result.precision >= tau) & (result.lower > floor)
+    return game, result, search
 
 
 def _search(problem: AnchorProblem, searches: tuple[str, str], bins: Bins) -> str:
     """The search to use with the bins that the predicates make."""
-    asked, chosen = searches
+    requested, chosen = searches
     if problem.space is None:
         return chosen
     space = problem.space.with_bins(bins)
-    if asked == "auto" and chosen == "exact" and space.finite == "table":
+    if requested == "auto" and chosen == "exact" and space.finite == "table":
         return "table"
     refuse_search(chosen, space)
     return chosen
-
-
-def _game_of(problem: AnchorProblem, rows: Any, bins: Bins, samples: int) -> Any:
-    """The game of x with the bins that the predicates make."""
-    if problem.space is None:
-        own, problem.bins = problem.bins, bins
-        try:
-            return problem.game(rows, samples)
-        finally:
-            problem.bins = own
-    problem.asker()  # computes the weights
-    return RuleGame(problem.asker(problem.space.with_bins(bins)), rows)
 
 
 def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed: int) -> np.ndarray:
@@ -113,13 +95,13 @@ def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed:
     if N != len(rules):
         raise InputError(f"X has {N} rows, but there are {len(rules)} rules.")
     refuse_strangers(problem, rules, rows)
-    kept = np.zeros((len(rules), problem.F), bool)
+    features = np.zeros((len(rules), problem.F), bool)
     for n, rule in enumerate(rules):
-        kept[n, list(rule.features)] = True
+        features[n, list(rule.features)] = True
     low, high = _ranges(problem, rules, rows)
-    found = []
+    precisions = []
     for first, game in problem.games(rows, 1, 1, seed):
-        own = kept[first : first + game.N]
+        masks = features[first : first + game.N]
         if isinstance(game, RuleGame):
             game.keep_ranges(low[first : first + game.N], high[first : first + game.N])
         every, zero = np.arange(game.N), np.zeros(game.N, np.int64)
@@ -127,8 +109,8 @@ def measured_again(problem: AnchorProblem, rules: Any, X: Any, draws: int, seed:
         for n in range(0, game.N, step):
             part = slice(n, n + step)
             count = np.full(len(every[part]), draws)
-            found.append(game.hits(every[part], own[part], zero[part], count) / draws)
-    return np.concatenate(found)
+            precisions.append(game.hits(every[part], masks[part], zero[part], count) / draws)
+    return np.concatenate(precisions)
 
 
 def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -138,8 +120,8 @@ def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray
     """
     if problem.bins is None or problem.space is None or problem.space.KEEPS_OWN:
         none = np.zeros((len(rules), problem.F), np.int32)
-        own = none if problem.bins is None else problem.bins.of(rows)
-        return own, own
+        numbers = none if problem.bins is None else problem.bins.of(rows)
+        return numbers, numbers
     low, ranged = problem.bins.of(rows), problem.asker().space.ranges()  # computes the weights
     high = low.copy()
     for n, rule in enumerate(rules):
@@ -147,16 +129,15 @@ def _ranges(problem: AnchorProblem, rules: Rules, rows: Any) -> tuple[np.ndarray
             j = predicate[0]
             if len(predicate) != 3:
                 continue
-            found = problem.bins.columns[j].range_of(predicate)
-            wider = found is not None and found != (low[n, j], low[n, j])
-            if found is None or (wider and not ranged[j]):
+            ends = problem.bins.columns[j].range_of(predicate)
+            wider = ends is not None and ends != (low[n, j], low[n, j])
+            if ends is None or (wider and not ranged[j]):
                 said = problem.bins.columns[j].words(predicate)
                 why = "its weights= draw within one bin"
-                why = "its bins have other edges" if found is None else why
+                why = "its bins have other edges" if ends is None else why
                 raise InputError(
                     f"rules: that of X row {n} says {said!r}, which this explainer cannot draw: "
-                    f"{why}. Check rules by the explainer that found them, or measure one by "
-                    "evaluate()."
+                    f"{why}. Check rules by the explainer that found them."
                 )
-            low[n, j], high[n, j] = found
+            low[n, j], high[n, j] = ends
     return low, high

@@ -159,7 +159,7 @@ class AnchorExplainer:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name not in ("self", "target")}
-        self._problem = AnchorProblem(**given)
+        self._problem = AnchorProblem(given)
         self.target = checks.text(target, "target", none=True)
         self._choice = auto_search(self._problem.space, model)
 
@@ -259,19 +259,10 @@ class AnchorExplainer:
         A `xaijax.LongRunWarning` is given before a run of more than about a minute starts. Rules of
         up to three columns are counted; the limits are those of `Explainer`.
         """
-        given = {
-            "threshold": threshold,
-            "delta": delta,
-            "epsilon": epsilon,
-            "stop_epsilon": stop_epsilon,
-            "batch_size": batch_size,
-            "beam_size": beam_size,
-            "max_size": max_size,
-            "coverage_samples": coverage_samples,
-            "confirm": confirm,
-            "widen": widen,
-        }
-        settings = self._settings(search, given)
+        options = dict(locals())
+        for name in ("self", "X", "search", "progress"):
+            del options[name]
+        settings = self._settings(search, options)
         rows = self._problem.read(X)
         self._refuse_large(settings)
         reason = "as asked" if search != "auto" else self._choice.reason
@@ -302,8 +293,8 @@ class AnchorExplainer:
         Raises:
             The errors that `explain` raises before it runs the model.
         """
-        given = {"batch_size": batch_size, "beam_size": beam_size, "max_size": max_size}
-        settings = self._settings(search, given)
+        options = {"batch_size": batch_size, "beam_size": beam_size, "max_size": max_size}
+        settings = self._settings(search, options)
         self._refuse_large(settings)
         return plan_of_search(self._problem, settings, self._problem.read(X))
 
@@ -379,14 +370,14 @@ class AnchorExplainer:
         self._problem.refuse_draws(count, f"samples={count:,}")
         return measured_again(self._problem, rules, X, count, seed)
 
-    def _settings(self, search: Any, given: dict[str, Any]) -> SearchSettings:
+    def _settings(self, search: Any, options: dict[str, Any]) -> SearchSettings:
         """The arguments of a search, as read."""
         chosen, problem = self._resolved(search), self._problem
-        if checks.yes_or_no(given.get("widen", False), "widen"):
-            refuse_widening(problem.space, given["confirm"])
-        if given.get("confirm") is not None and problem.B < 2:
+        if checks.yes_or_no(options.get("widen", False), "widen"):
+            refuse_widening(problem.space, options["confirm"])
+        if options.get("confirm") is not None and problem.B < 2:
             raise InputError("confirm= needs at least 2 data rows, one of them to be held out.")
-        return settings_of(problem.F, chosen, search, **given)
+        return settings_of(problem.F, chosen, search, **options)
 
     def _refuse_large(self, settings: SearchSettings) -> None:
         """Raises MemoryPlanError for a beam or draws that do not fit into memory."""

@@ -6,7 +6,8 @@ Letters: N instances, B data rows, F columns, P players.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,34 +35,22 @@ from xaijax.tables.table import FloatTable
 class AnchorProblem:
     """Model, data, bins, space and what counts as the same prediction."""
 
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        *,
-        feature_names: Any,
-        categories: Any,
-        bins: Any,
-        perturbation: Any,
-        flip_probability: Any,
-        tolerance: Any,
-        seed: Any,
-        weights: Any,
-        players: Any,
-        table_rows: Any,
-        **options: Any,
-    ) -> None:
-        """Reads the arguments, as for `AnchorExplainer`; options: those of the `Evaluator`."""
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """Reads the arguments of `AnchorExplainer`."""
+        args = SimpleNamespace(**arguments)
+        model, data, weights = args.model, args.data, args.weights
+        perturbation = args.perturbation
         if not model.deterministic:
             raise InputError(
-                "model: rules are about one answer per row, and the model is declared "
-                "deterministic=False. Explain its mean answer, by a model that averages."
+                "model: rules need one answer per row, and it is declared deterministic=False."
             )
-        self.seed = checks.whole_number(seed, "seed", least=0)
-        self.tolerance = tolerance
-        if tolerance is not None:
+        self.seed = checks.whole_number(args.seed, "seed", least=0)
+        self.tolerance = args.tolerance
+        if self.tolerance is not None:
             at_least = "a number of at least 0"
-            self.tolerance = checks.number(tolerance, "tolerance", at_least, _is_size)
+            self.tolerance = checks.number(
+                self.tolerance, "tolerance", at_least, lambda size: 0 <= size < math.inf
+            )
         self.model, self.data = model, data
         self.explained_model, self.codes, self.score = _scored(model, self.tolerance)
         self.balanced = isinstance(weights, str)
@@ -75,20 +64,18 @@ class AnchorProblem:
         sampled = not masked and not isinstance(perturbation, str)
         if (sampled or masked) and weights is not None:
             raise InputError(
-                "weights= are of the data rows, and a sampler draws its own rows. Leave them "
-                "out, or weigh within the sampler."
+                "weights= are of the data rows, and a sampler draws its own rows. Leave them out."
             )
         replacement = pool_of(model, data, None if self.balanced else weights)
         table = replacement.table
         self.table, self.B = table, replacement.rows_given
-        self.names = _names(feature_names, table, data)
+        self.names = _names(args.feature_names, table, data)
         self.players = players_of_rows(
-            players, table, self.names if len(table.shape) == 1 else None
+            args.players, table, self.names if len(table.shape) == 1 else None
         )
         if sampled and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players numbers the entries of each instance, which a sampler cannot know. Give "
-                "one numbering, or perturbation='row', 'flip' or a Baseline."
+                "players= of each instance are unknown to a sampler. Give one numbering."
             )
         single = isinstance(self.players, Players) and self.players.single
         singles = players_from(None, None, table.shape)
@@ -100,8 +87,8 @@ class AnchorProblem:
             self.rows = replacement.as_read
             if not sampled and (exact := self._exact(data, "data", "the model")) is not None:
                 self.rows = exact[replacement.row]
-            self.bins = bins_of(self.rows, self.names, categories, bins)
-        flip = checks.share(flip_probability, "flip_probability", top=True)
+            self.bins = bins_of(self.rows, self.names, args.categories, args.bins)
+        flip = checks.share(args.flip_probability, "flip_probability", top=True)
         if sampled:
             self.sampler = check_sampler(perturbation)
         elif self.bins is None:
@@ -110,11 +97,11 @@ class AnchorProblem:
             self.sampler = space_of_players(self.players, perturbation, flip, model.allow_nan)
         else:
             named = checks.one_of(perturbation, "perturbation", tuple(SPACES))
-            count = checks.whole_number(table_rows, "table_rows")
+            count = checks.whole_number(args.table_rows, "table_rows")
             self.space = SPACES[named](replacement, self.bins, flip, count)
         if self.bins is None:  # rules are about players, which have their own names
             self.names = tuple(self.players.names)
-        limits = limits_of(**options)
+        limits = limits_of("auto", args.max_memory, args.devices, args.tile)
         self.evaluator = Evaluator(self.explained_model, replacement, singles, limits)
         if self.space is not None:  # a draw: donor, weight, flags
             self._refuse(64 * self.space.table_rows, f"table_rows={self.space.table_rows:,}")
@@ -156,56 +143,54 @@ class AnchorProblem:
         """(first position, game) of as many instances as fit into memory together."""
         step = self.at_a_time(beam, coverage_samples)
         for first in range(0, len(rows_of(rows)), step):
-            some = rows_of(rows).part(first, first + step)
-            yield first, self.game(some, coverage_samples, seed, first)
+            part = rows_of(rows).part(first, first + step)
+            yield first, self.game(part, coverage_samples, seed, first)
 
     def game(
-        self, rows: Any, coverage_samples: int, seed: int | None = None, first: int = 0
+        self,
+        rows: Any,
+        coverage_samples: int,
+        seed: int | None = None,
+        first: int = 0,
+        bins: Bins | None = None,
     ) -> Any:
-        """The game of these rows; seed: for separate draws; first: the position of the rows in
-        X.
-        """
-        if self.sampler is not None:
-            return SampledGame(
-                self.evaluator,
-                self.score,
-                self.sampler,
-                self.bins,
-                self.players,
-                self.seed if seed is None else seed,
-                coverage_samples,
-                rows,
-                first,
-            )
-        asker = self.asker()
-        if seed is not None:
-            assert self.space is not None
-            asker = RuleAsker(self.evaluator, self.space, self.score, seed, self.rows)
-        return RuleGame(asker, rows, first)
+        """The game of these rows.
 
-    def asker(self, space: Perturbation | None = None) -> RuleAsker:
-        """The loop and arrays of the space; for another space they are made anew."""
+        seed: for separate draws; first: the position of the rows in X; bins: in place of those of
+        the explainer.
+        """
+        if self.sampler is None:
+            return RuleGame(self.asker(bins, seed), rows, first)
+        bins = self.bins if bins is None else bins
+        what = self.evaluator, self.score, self.sampler, bins, self.players
+        seed = self.seed if seed is None else seed
+        return SampledGame(*what, seed, coverage_samples, rows, first)
+
+    def asker(self, bins: Bins | None = None, seed: int | None = None) -> RuleAsker:
+        """The loop and arrays of the space; for other bins or another seed they are made anew."""
         assert self.space is not None
         self._weigh()
-        if space is not None:
-            return RuleAsker(self.evaluator, space, self.score, self.seed, self.rows)
-        if self._asker is None:
-            made = RuleAsker(self.evaluator, self.space, self.score, self.seed, self.rows)
-            self._asker = made
-        return self._asker
+        if bins is None and seed is None and self._asker is not None:
+            return self._asker
+        space = self.space if bins is None else self.space.with_bins(bins)
+        own_seed = self.seed if seed is None else seed
+        asker = RuleAsker(self.evaluator, space, self.score, own_seed, self.rows)
+        if bins is None and seed is None:
+            self._asker = asker
+        return asker
 
-    def predictions(self, own: np.ndarray) -> list[Any]:
+    def predictions(self, answers: np.ndarray) -> list[Any]:
         """The predictions for the model's answers float64 [N, A]."""
         if self.tolerance is not None:
-            return own[:, 0].tolist()
-        return [self.codes.label(code) for code in own[:, 0].tolist()]
+            return answers[:, 0].tolist()
+        return [self.codes.label(code) for code in answers[:, 0].tolist()]
 
-    def refuse_answers(self, own: np.ndarray) -> None:
+    def refuse_answers(self, answers: np.ndarray) -> None:
         """Raises InputError if tolerance= is used with several outputs."""
-        if self.tolerance is not None and own.shape[1] != 1:
+        if self.tolerance is not None and answers.shape[1] != 1:
             raise InputError(
                 f"tolerance={self.tolerance:g} compares one number a row, and the model returns "
-                f"{own.shape[1]}. Select one with output= in as_model."
+                f"{answers.shape[1]}. Say output= in as_model."
             )
 
     def _weigh(self) -> None:
@@ -219,8 +204,8 @@ class AnchorProblem:
             return
         labels = self.model.labels(self.data)
         _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
-        own = (1 / count)[place]
-        self.space = self.space.weighted_by(own / own.sum())
+        weights = (1 / count)[place]
+        self.space = self.space.weighted_by(weights / weights.sum())
         self._weighed, self._asker = self.evaluator.fits, None
 
     def refuse_draws(self, draws: int, name: str) -> None:
@@ -235,9 +220,8 @@ class AnchorProblem:
     def _refuse(self, held: int, name: str) -> None:
         if held > self.evaluator.engine.memory.whole:
             raise MemoryPlanError(
-                f"{name} takes about {held:,} bytes for one instance of {self.F:,} features, more "
-                f"than max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise "
-                "max_memory=."
+                f"{name} takes about {held:,} bytes an instance of {self.F:,} features, more than "
+                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise it."
             )
 
     def held(self, settings: SearchSettings, N: int) -> dict[str, int]:
@@ -276,10 +260,6 @@ class AnchorProblem:
         return max(1, min(engine.rows_at_a_time, engine.memory.fits("results", each)))
 
 
-def _is_size(number: float) -> bool:
-    return 0 <= number < math.inf
-
-
 def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
     if tolerance is not None:
         if model.output == "label":
@@ -288,8 +268,7 @@ def _scored(model: Any, tolerance: float | None) -> tuple[Any, Any, Score]:
     alone = model.output == "value" and model.threshold is None and model.classes is None
     if alone and type(model.name) is str and "egressor" in model.name:
         raise InputError(
-            "model: a regression has no classes to agree on. Say tolerance=: a rule then holds "
-            "where |f(z) - f(x)| <= tolerance. Or threshold= in as_model."
+            "model: a regression has no classes. Say tolerance=, or threshold= in as_model."
         )
     decided, codes = model.decided()
     return decided, codes, Score(Agrees(), reads_own=True)
@@ -306,10 +285,7 @@ def _names(given: Any, table: Any, data: Any) -> tuple[str, ...]:
             f"feature_names has {len(names)} names, but the data has {len(labels)} columns."
         )
     if rows_of(data).is_frame and names != tuple(labels):
-        raise InputError(
-            "feature_names differ from the columns of the data frame. Leave them out, or rename "
-            "the columns."
-        )
+        raise InputError("feature_names differ from the columns of the data frame. Leave them out.")
     return names
 
 
@@ -349,9 +325,8 @@ def refuse_unsupported(problem: AnchorProblem, game: RuleGame | SampledGame, bef
         first = np.arange(problem.F)[None] == 0
         text = game.read_bins.said(rows, first, own, own)[0][1][0]
         raise InputError(
-            f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}, "
-            f"so perturbation={problem.space_name!r} has nothing to draw. Use coarser bins, or "
-            "perturbation='row'."
+            f"X row {before + n}: no data row satisfies any of its predicates, such as {text!r}. "
+            "Use coarser bins, or perturbation='row'."
         )
 
 
@@ -363,6 +338,5 @@ def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     for n, rule in enumerate(rules):
         if not rule.applies(given.part(n, n + 1))[0]:
             raise InputError(
-                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
-                "rows that explain had, in their order."
+                f"X row {n} does not satisfy its rule. Give the rows that explain had, in order."
             )

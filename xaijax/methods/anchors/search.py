@@ -33,6 +33,14 @@ OWN_VALUES = "tested at the instance's own values"
 Told = Callable[[int], Any]  # reports how many more instances are done
 
 
+def bounds_of(
+    precision: np.ndarray, delta: float, draws: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(lower bound at delta, standard error) of precisions on this number of draws."""
+    floor = lower(precision, np.log(1 / delta) / draws)
+    return floor, np.sqrt(precision * (1 - precision) / draws)
+
+
 @dataclass
 class Found:
     """The results of a search; every array begins with the axis N."""
@@ -60,17 +68,15 @@ def search(
     game: Any, settings: SearchSettings, seed: int, report: Told = lambda done: None
 ) -> Found:
     """The rules of all instances of the game."""
-    if not settings.widen:
-        if settings.finite:
-            return by_lists(game, settings, seed, report)
-        return by_draws(game, bandit(game, settings), report)
+    searched = (lambda done: None) if settings.widen else report
     if settings.finite:
-        found = by_lists(game, settings, seed, lambda done: None)
+        result = by_lists(game, settings, seed, searched)
     else:  # widening may err too, with half of delta
-        half = replace(settings, delta=settings.delta / 2)
-        found = by_draws(game, bandit(game, half))
-    widen(game, found, settings, report)
-    return found
+        delta = settings.delta / 2 if settings.widen else settings.delta
+        result = by_draws(game, bandit(game, replace(settings, delta=delta)), searched)
+    if settings.widen:
+        widen(game, result, settings, report)
+    return result
 
 
 def cover_of(game: Any) -> Any:
@@ -110,38 +116,34 @@ def bandit(game: Any, settings: SearchSettings) -> BeamSearch:
 
 def by_draws(game: Any, beam: BeamSearch, report: Told = lambda done: None) -> Found:
     """Makes the draws that the search needs, until every instance is done."""
-    found = Found.empty(game.N, game.F)
+    result = Found.empty(game.N, game.F)
     state = beam.init(np.arange(game.N), game.allowed())
     while True:
         wanted = beam.step(state)
         done = state.phase == DONE
         if done.any():
-            _write(found, beam, state.take(done))
+            _write(result, beam, state.take(done))
             report(int(done.sum()))
             # Finished instances are removed; the others get new positions.
             place = np.cumsum(~done) - 1
             state = state.take(~done)
-            wanted = type(wanted)(place[wanted.place], *_rest(wanted))
+            wanted = replace(wanted, place=place[wanted.place])
         if not len(state.row):
-            return found
+            return result
         who = state.row[wanted.place]
         beam.add(state, wanted, game.hits(who, wanted.rules, wanted.first, wanted.draws))
-        found.rounds += 1
+        result.rounds += 1
 
 
-def _rest(wanted: Any) -> tuple[np.ndarray, ...]:
-    return wanted.arm, wanted.rules, wanted.first, wanted.draws
-
-
-def _write(found: Found, beam: BeamSearch, state: Any) -> None:
+def _write(result: Found, beam: BeamSearch, state: Any) -> None:
     n, draws = state.row, np.maximum(state.best_draws, 1)
-    found.rules[n] = state.best
+    result.rules[n] = state.best
     p = state.best_hits / draws
     rate = beam.rate(state.best.sum(axis=1), state.best.shape[1])
-    found.precision[n], found.lower[n] = p, lower(p, rate / draws)
-    found.error[n] = np.sqrt(p * (1 - p) / draws)
-    found.cover[n], found.accepted[n] = state.best_cover, state.accepted
-    found.samples[n] = state.spent
+    result.precision[n], result.lower[n] = p, lower(p, rate / draws)
+    result.error[n] = np.sqrt(p * (1 - p) / draws)
+    result.cover[n], result.accepted[n] = state.best_cover, state.accepted
+    result.samples[n] = state.spent
 
 
 def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Found:
@@ -154,117 +156,98 @@ def by_lists(game: Any, settings: SearchSettings, seed: int, report: Told) -> Fo
     if settings.confirm is not None:
         held = held_out(space.B, settings.confirm, seed)
         shares = space.shares(kind, np.stack([~held, held], axis=1))
-    found = Found.empty(game.N, game.F)
+    result = Found.empty(game.N, game.F)
 
     def precision(who: np.ndarray, rules: np.ndarray, share: int) -> tuple[np.ndarray, np.ndarray]:
-        found.rounds += 1
-        found.samples[:] += np.bincount(who, minlength=game.N) * np.count_nonzero(shares[:, share])
+        result.rounds += 1
+        result.samples[:] += np.bincount(who, minlength=game.N) * np.count_nonzero(shares[:, share])
         means, sizes = game.precisions(who, rules, kind, shares[:, share, None])
         return means[:, 0], sizes[:, 0]
 
-    if settings.beam_size is None:
-        ranked = _optimum(game, settings, precision, report)
-    else:
-        ranked = _beam(game, settings, precision, report)
-    rules, cover, own, lead, lead_cover, lead_own = ranked
+    ranked = _ranked(game, settings, precision, report)
+    rules, cover, precisions, lead, lead_cover, lead_own = ranked
     if settings.confirm is not None:
-        _confirm(found, ranked, settings, precision)
-        return found
+        _confirm(result, ranked, settings, precision)
+        return result
     holds = cover[:, 0] >= 0
-    found.accepted = holds
-    found.rules = np.where(holds[:, None], rules[:, 0], lead)
-    found.precision = np.where(holds, own[:, 0], lead_own)
-    found.cover = np.where(holds, cover[:, 0], lead_cover)
+    result.accepted = holds
+    result.rules = np.where(holds[:, None], rules[:, 0], lead)
+    result.precision = np.where(holds, precisions[:, 0], lead_own)
+    result.cover = np.where(holds, cover[:, 0], lead_cover)
     if kind == "table":
-        p = found.precision
-        found.lower = lower(p, np.log(1 / settings.delta) / D)
-        found.error = np.sqrt(p * (1 - p) / D)
-    return found
+        result.lower, result.error = bounds_of(result.precision, settings.delta, D)
+    return result
 
 
 Ranked = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _beam(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
-    width = settings.beam_size
-    assert width is not None
-    T = 1 if settings.confirm is None else width
-    beam = ExactBeam(extend, cover_of(game), settings.reaching, width, settings.max_size, T)
-    state = beam.init(np.arange(game.N), game.allowed())
-    N, F = game.N, game.F
-    out = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0), np.zeros((N, F), bool)
-    ranked: Any = (*out, np.zeros(N), np.zeros(N))
-    while len(state.row):
-        n, a = np.nonzero(state.valid)
-        values = np.zeros(state.valid.shape)
-        values[n, a] = precision(state.row[n], state.rules[n, a], 0)[0]
-        beam.step(state, values)
-        over = state.take(state.done)
-        parts = (over.found, over.found_cover, over.found_precision)
-        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
-        for all_, part in zip(ranked, parts, strict=True):
-            all_[over.row] = part
-        report(len(over.row))
-        state = state.take(~state.done)
-    return ranked
+def _ranked(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
+    """The accepted rules [N, T], the best first, and the most precise of all rules.
 
-
-def _optimum(game: Any, settings: SearchSettings, precision: Any, report: Told) -> Ranked:
-    best = BestFirst(cover_of(game), settings.reaching, settings.max_size, game.F)
-    state = best.init(np.arange(game.N), game.allowed())
-    N, F = game.N, game.F
-    out = np.zeros((N, F), bool), *np.full((2, N), -1.0), np.zeros((N, F), bool)
-    ranked: Any = (*out, np.zeros(N), np.zeros(N))
+    With a confirmation T is the width of the beam, else 1. Without a beam it is the optimum.
+    """
+    N, F, width = game.N, game.F, settings.beam_size
+    limits = cover_of(game), settings.reaching
+    if width is None:
+        T, kind = 1, "best"
+        exact: Any = BestFirst(*limits, settings.max_size, F)
+    else:
+        T, kind = 1 if settings.confirm is None else width, "found"
+        exact = ExactBeam(extend, *limits, width, settings.max_size, T)
+    names = kind, f"{kind}_cover", f"{kind}_precision", "lead", "lead_cover", "lead_precision"
+    state = exact.init(np.arange(N), game.allowed())
+    accepted = np.zeros((N, T, F), bool), *np.full((2, N, T), -1.0)
+    ranked: Any = (*accepted, np.zeros((N, F), bool), np.zeros(N), np.zeros(N))
     while len(state.row):
-        n, a = np.nonzero(state.asked_cover >= 0)
-        values = np.zeros(state.asked_cover.shape)
-        values[n, a] = precision(state.row[n], state.asked_rules[n, a], 0)[0]
-        best.step(state, values)
-        if state.waits.shape[1] > MOST_WAITING:
+        rules = state.asked_rules if width is None else state.rules
+        asked = state.asked_cover >= 0 if width is None else state.valid
+        n, a = np.nonzero(asked)
+        values = np.zeros(asked.shape)
+        values[n, a] = precision(state.row[n], rules[n, a], 0)[0]
+        exact.step(state, values)
+        if width is None and state.waits.shape[1] > MOST_WAITING:
             raise EnumerationLimitError(
                 f"beam_size=None: more than {MOST_WAITING:,} rules of one instance wait to be "
                 f"looked at, of {F} columns. Say max_size=, a beam_size, or coarser bins."
             )
         over = state.take(state.done)
-        parts = (over.best, over.best_cover, over.best_precision)
-        parts = (*parts, over.lead, over.lead_cover, over.lead_precision)
-        for all_, part in zip(ranked, parts, strict=True):
-            all_[over.row] = part
+        for out, name in zip(ranked, names, strict=True):
+            out[over.row] = getattr(over, name).reshape(-1, *out.shape[1:])
         report(len(over.row))
         state = state.take(~state.done)
-    rules, cover, own, *rest = ranked
-    return (rules[:, None], cover[:, None], own[:, None], *rest)
+    return ranked
 
 
-def _confirm(found: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:
+def _confirm(result: Found, ranked: Ranked, settings: SearchSettings, precision: Any) -> None:
     """Tests the rules that held on the held-out rows; delta is split over the tested rules."""
     rules, cover, _, lead, lead_cover, _ = ranked
     tried = cover >= 0
     none = ~tried.any(axis=1)
     rules, cover = rules.copy(), cover.copy()
     rules[none, 0], cover[none, 0] = lead[none], lead_cover[none]
-    asked = tried | (none[:, None] & (np.arange(cover.shape[1]) == 0))
-    n, t = np.nonzero(asked)
-    own, floor = np.zeros(cover.shape), np.zeros(cover.shape)
+    tested = tried | (none[:, None] & (np.arange(cover.shape[1]) == 0))
+    n, t = np.nonzero(tested)
+    precisions, floor = np.zeros(cover.shape), np.zeros(cover.shape)
     means, sizes = precision(n, rules[n, t], 1)
-    own[n, t] = means
-    count = asked.sum(axis=1)[n]
+    precisions[n, t] = means
+    count = tested.sum(axis=1)[n]
     known = sizes > 0
     level = np.log(count / settings.delta) / np.where(known, sizes, 1)
     floor[n, t] = np.where(known, lower(means, level), 0.0)
     goal = settings.threshold - settings.stop_epsilon
-    holds = tried & (own >= settings.reaching) & (floor > goal)
+    holds = tried & (precisions >= settings.reaching) & (floor > goal)
     # They are in the order of their coverage: the first that holds, else the one of highest bound.
-    best = np.where(asked, floor, -1.0).argmax(axis=1)
+    best = np.where(tested, floor, -1.0).argmax(axis=1)
     chosen = np.where(holds.any(axis=1), holds.argmax(axis=1), best)
     at = np.arange(len(cover))
-    found.rules, found.cover = rules[at, chosen], cover[at, chosen]
-    found.precision, found.lower = own[at, chosen], floor[at, chosen]
-    found.accepted = holds[at, chosen]
+    result.rules, result.cover = rules[at, chosen], cover[at, chosen]
+    result.precision, result.lower = precisions[at, chosen], floor[at, chosen]
+    result.accepted = holds[at, chosen]
     size = np.zeros(cover.shape)
     size[n, t] = sizes
-    p = found.precision
-    found.error = np.sqrt(p * (1 - p) / np.maximum(size[at, chosen], 1))
+    p = result.precision
+    result.error = np.sqrt(p * (1 - p) / np.maximum(size[at, chosen], 1))
 
 
 def held_out(B: int, share: float, seed: int) -> np.ndarray:
@@ -286,28 +269,28 @@ def explained(
     """The rules of the rows, as read; target: what is predicted; reason: why this search."""
     started, before = time.perf_counter(), problem.evaluator.start()
     rules: list[Rule] = []
-    rounds = asked = widened = 0
+    rounds = model_rows = widened = 0
     with progress_bar(progress, len(rows_of(rows)), "instances") as bar:
         for _, game in problem.games(rows, settings.coverage_samples, settings.beam_size or 1):
             problem.refuse_answers(game.own)
             if not rules:
                 warn_long_search(problem, game, settings, len(rows_of(rows)))
             refuse_unsupported(problem, game, len(rules))
-            found = search(game, settings, problem.seed, bar.update)
-            rules += found_rules(problem, game, found, settings.search, target)
-            rounds += found.rounds
-            widened += found.widened
-            asked += game.rows_asked + game.questions.count.distinct
+            result = search(game, settings, problem.seed, bar.update)
+            rules += found_rules(problem, game, result, settings.search, target)
+            rounds += result.rounds
+            widened += result.widened
+            model_rows += game.rows_asked + game.questions.count.distinct
     evaluator, seconds = problem.evaluator, time.perf_counter() - started
     clock = evaluator.clock
-    asked -= clock.spared_rows - before.spared_rows
+    model_rows -= clock.spared_rows - before.spared_rows
     evaluator.finish()
     stats = {
         "search": settings.search,
         "reason": reason,
         "rounds": rounds,
         "widened": widened,
-        "model_rows": asked,
+        "model_rows": model_rows,
         "padded_rows": clock.padded_rows - before.padded_rows,
         **cost(evaluator.engine, clock, before, seconds),
         "devices": tuple(map(str, evaluator.engine.devices)),
@@ -330,7 +313,7 @@ def explained(
 
 
 def found_rules(
-    problem: AnchorProblem, game: Any, found: Found, search: str, target: str | None
+    problem: AnchorProblem, game: Any, result: Found, search: str, target: str | None
 ) -> list[Rule]:
     """The Rule of each instance of the game; target: what is predicted, for the sentences."""
     rows = game.rows
@@ -344,28 +327,28 @@ def found_rules(
     predictions = problem.predictions(game.own)
     if game.read_bins is None:  # players without bins are kept as they are in x
         names = problem.players.names
-        rules = [np.flatnonzero(rule).tolist() for rule in found.rules]
+        rules = [np.flatnonzero(rule).tolist() for rule in result.rules]
         said = [([(j, AS_IT_IS) for j in r], [f"{names[j]} as it is" for j in r]) for r in rules]
     else:
-        said = game.read_bins.said(rows, found.rules, game.low, game.high)
+        said = game.read_bins.said(rows, result.rules, game.low, game.high)
     made = []
     for n, (predicates, texts) in enumerate(said):
-        low, error = float(found.lower[n]), float(found.error[n])
+        low, error = float(result.lower[n]), float(result.error[n])
         made.append(
             Rule(
                 rule=texts,
                 predicates=predicates,
                 prediction=predictions[n],
-                precision=float(found.precision[n]),
+                precision=float(result.precision[n]),
                 precision_lower=None if np.isnan(low) else low,
-                coverage=float(found.cover[n]) if game.cover is not None else None,
-                accepted=bool(found.accepted[n]),
-                samples=int(found.samples[n]),
+                coverage=float(result.cover[n]) if game.cover is not None else None,
+                accepted=bool(result.accepted[n]),
+                samples=int(result.samples[n]),
                 search=search,
                 std_error=None if np.isnan(error) else error,
                 target=target,
                 tolerance=problem.tolerance,
-                note=OWN_VALUES if own_values[found.rules[n]].any() else "",
+                note=OWN_VALUES if own_values[result.rules[n]].any() else "",
                 names=problem.names,
                 single=single,
             )

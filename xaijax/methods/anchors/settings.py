@@ -72,27 +72,25 @@ def settings_of(
     """
     tau = checks.share(threshold, "threshold", top=True)
     share = None if confirm is None else checks.share(confirm, "confirm")
-    given = {"delta": delta, "epsilon": epsilon, "stop_epsilon": stop_epsilon}
-    _refuse_unused(given, search, asked, share)
+    options = {"delta": delta, "epsilon": epsilon, "stop_epsilon": stop_epsilon}
+    _refuse_unused(options, search, asked, share)
     read = {
         name: DEFAULTS[name] if value is None else checks.share(value, name)
-        for name, value in given.items()
+        for name, value in options.items()
     }
-    if beam_size is not None:
-        checks.whole_number(beam_size, "beam_size", remedy=" None: the optimum (exact search).")
+    if beam_size is not None:  # a beam is never wider than the number of all rules
+        remedy = " None: the optimum (exact search)."
+        beam_size = min(checks.whole_number(beam_size, "beam_size", remedy=remedy), (1 << F) - 1)
     elif search not in ("exact", "table"):
         raise InputError(
-            f"beam_size=None is the optimum over all rules, which needs known precisions; "
-            f"search={search!r} estimates them. Say search='exact' or 'table', or a beam_size."
+            f"beam_size=None is the optimum, which search={search!r} cannot know. Say 'exact'."
         )
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
-    if beam_size is not None:  # a beam is never wider than the number of all rules
-        beam_size = min(int(beam_size), (1 << F) - 1)
     return SearchSettings(
         threshold=tau,
         **read,
         batch_size=checks.whole_number(batch_size, "batch_size"),
-        beam_size=None if beam_size is None else int(beam_size),
+        beam_size=beam_size,
         max_size=min(most, F),
         coverage_samples=checks.whole_number(coverage_samples, "coverage_samples"),
         search=search,
@@ -101,7 +99,7 @@ def settings_of(
     )
 
 
-def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: float | None) -> None:
+def _refuse_unused(options: dict[str, Any], search: str, asked: str, confirm: float | None) -> None:
     """Raises InputError for settings that the search would ignore."""
     used = {
         "exact": () if confirm is None else ("delta", "stop_epsilon"),
@@ -110,25 +108,18 @@ def _refuse_unused(given: dict[str, Any], search: str, asked: str, confirm: floa
         "sar": ("delta", "stop_epsilon"),
     }[search]
     which = f"search={asked!r}" + (f", which is {search!r} here," if asked != search else "")
-    for name, value in given.items():
+    for name, value in options.items():
         if value is None or name in used:
             continue
-        way = "" if name == "epsilon" else "Say confirm= (a share of the data held out), or "
-        if search == "sar":
-            reason = "has a fixed budget, and no error to choose"
-        elif name == "delta":
-            reason = "computes exact precisions"
-        else:
-            reason = "knows precisions, so there is nothing to stop early"
-            way = way if confirm is None else ""
+        reason = "has a fixed budget" if search == "sar" else "computes exact precisions"
+        held = "" if name == "epsilon" else ", confirm= (a share of the data held out)"
         raise InputError(
-            f"{name}={value!r} is not used by {which} which {reason}. "
-            f"{way}{'leave it out' if way else 'Leave it out'}, or say search='kl-lucb'."
+            f"{name}={value!r} is not used by {which} which {reason}. Leave it out, or say "
+            f"search='kl-lucb'{held}."
         )
     if confirm is not None and search not in ("exact", "table"):
         raise InputError(
-            f"confirm={confirm!r} holds out data for search='exact' and 'table'; {which} validates "
-            "rules by draws of their own. Leave it out."
+            f"confirm={confirm!r} holds out data for search='exact' and 'table', not for {asked!r}."
         )
 
 
@@ -220,8 +211,7 @@ def refuse_search(search: str, space: Perturbation | None) -> None:
         return
     if space is None:
         raise InputError(
-            f"search={search!r}: draws of players or by a sampler cannot be listed. Say "
-            "search='kl-lucb' or 'sar'."
+            f"search={search!r}: draws of players or by a sampler cannot be listed; say 'kl-lucb'."
         )
     if search == "exact":
         space.refuse_exact()

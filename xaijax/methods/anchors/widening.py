@@ -38,21 +38,19 @@ def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
     """Raises InputError if rules cannot be widened."""
     if space is None:
         raise InputError(
-            "widen=True needs a built-in space over single columns. A sampler keeps "
-            "x's bin and cannot be asked for a wider one, and players= have no bins. Leave it out."
+            "widen=True needs a built-in space; a sampler and players= have no bins. Leave it out."
         )
     if confirm is not None:
         raise InputError(
-            f"widen=True and confirm={confirm!r}: the rows held out confirm the rules that the "
-            "search proposed, and no wider ones. Leave one of them out."
+            f"widen=True and confirm={confirm!r}: wider rules are not confirmed. Say one of them."
         )
 
 
 class Steps:
     """The current rules, and the steps that are left to try."""
 
-    def __init__(self, game: RuleGame, found: Found) -> None:
-        self._game, self._found = game, found
+    def __init__(self, game: RuleGame, result: Found) -> None:
+        self._game, self._found = game, result
         self.low, self.high = game.low.copy(), game.high.copy()  # of the rules; int32 [N, F]
         self._ranges = game.space.ranges()
         self._last = np.array([one.count - 2 for one in game.read_bins.columns], int)
@@ -61,7 +59,7 @@ class Steps:
         # Coverage of each step, -1 if there is none; and the range's new end.
         self.worth = np.full((game.N, 3, game.F), -1.0)
         self._ends = np.zeros((game.N, 3, game.F), np.int32)
-        self._look(np.flatnonzero(found.accepted))
+        self._look(np.flatnonzero(result.accepted))
 
     def open(self) -> np.ndarray:
         """Instances with a step to try; int [n]."""
@@ -79,8 +77,8 @@ class Steps:
         rules, low, high = self._found.rules[n], self.low.copy(), self.high.copy()
         rules[kind == DROP, f[kind == DROP]] = False
         for ends, side in ((low, LEFT), (high, RIGHT)):
-            own = kind == side
-            ends[n[own], f[own]] = self._ends[n[own], side, f[own]]
+            moved = kind == side
+            ends[n[moved], f[moved]] = self._ends[n[moved], side, f[moved]]
         return rules, low, high
 
     def take(self, n: np.ndarray, kind: np.ndarray, f: np.ndarray) -> None:
@@ -104,15 +102,15 @@ class Steps:
         self.worth[n] = -1
         heavy = game.space.weights > 0
         for f in range(game.F):
-            own = n[rules[n, f]]
-            without = rules[own]
+            instances = n[rules[n, f]]
+            without = rules[instances]
             without[:, f] = False
-            others = cover.flags(cover.satisfied(own, without[:, None])[:, 0])  # [n, B]
-            self.worth[own, DROP, f] = cover.share(others)
+            others = cover.flags(cover.satisfied(instances, without[:, None])[:, 0])  # [n, B]
+            self.worth[instances, DROP, f] = cover.share(others)
             last, bins = self._last[f], game.asker.bins[:, f]
-            ranged = self._ranges[f] & (self.low[own, f] <= last)  # x's value is not missing
-            own, others = own[ranged], others[ranged]
-            low, high = self.low[own, f, None], self.high[own, f, None]
+            ranged = self._ranges[f] & (self.low[instances, f] <= last)  # x's value is not missing
+            instances, others = instances[ranged], others[ranged]
+            low, high = self.low[instances, f, None], self.high[instances, f, None]
             below = np.where(others & heavy & (bins < low), bins, -1).max(axis=1, initial=-1)
             above = np.where(others & heavy & (bins > high), bins, last + 1)
             above = above.min(axis=1, initial=last + 1)
@@ -123,8 +121,8 @@ class Steps:
                 # A range that holds all rows is no condition, unless values are missing.
                 whole = (inside | ~heavy).all(axis=1) & self._all_known[f]
                 there = (end >= 0) & (end <= last) & ~whole
-                self.worth[own, side, f] = np.where(there, worth, -1)
-                self._ends[own, side, f] = end
+                self.worth[instances, side, f] = np.where(there, worth, -1)
+                self._ends[instances, side, f] = end
         now = self._found.cover[n, None, None]
         self.worth[n] = np.where(self.worth[n] > now, self.worth[n], -1)
 
@@ -191,15 +189,15 @@ class DrawnPrecisions:
 
 def widen(
     game: RuleGame,
-    found: Found,
+    result: Found,
     settings: SearchSettings,
     report: Callable[[int], Any] = lambda done: None,
 ) -> None:
     """Widens the accepted rules of `found`; the game then has their ranges.
 
-    told(k): k more instances are done.
+    report(k): k more instances are done.
     """
-    steps, before = Steps(game, found), found.cover.copy()
+    steps, before = Steps(game, result), result.cover.copy()
     judge = (Known if settings.finite else DrawnPrecisions)(game, settings).judge
     left = game.N
     while len(n := steps.open()):
@@ -209,17 +207,13 @@ def widen(
         rules, low, high = steps.made(n, kind, f)
         game.keep_ranges(low, high)
         verdict = judge(n, rules)
-        found.rounds += 1
-        found.samples[n] += verdict.samples
+        result.rounds += 1
+        result.samples[n] += verdict.samples
         won, lost = verdict.decided & verdict.holds, verdict.decided & ~verdict.holds
         steps.worth[n[lost], kind[lost], f[lost]] = -1
-        for out, value in (
-            (found.precision, verdict.precision),
-            (found.lower, verdict.lower),
-            (found.error, verdict.error),
-        ):
-            out[n[won]] = value[won]
+        for name in ("precision", "lower", "error"):
+            getattr(result, name)[n[won]] = getattr(verdict, name)[won]
         steps.take(n[won], kind[won], f[won])
     report(left)
     game.keep_ranges(steps.low, steps.high)
-    found.widened = int((found.cover > before).sum())
+    result.widened = int((result.cover > before).sum())

@@ -124,25 +124,23 @@ def shapley_values(
         # The last rows pad to a whole number of steps; their results are dropped.
         own = jnp.pad(x.reshape(N, P), ((0, -N % G), (0, 0)), mode="edge").reshape(-1, G, P)
         if drawn is None:
-            found = exact(ask, own, donors, parts, weights)
+            values = exact(ask, own, donors, parts, weights)
         else:
-            found = over_orders(ask, own, donors, parts, drawn)
-        return found.reshape(-1, P, found.shape[-1])[:N]
+            values = over_orders(ask, own, donors, parts, drawn)
+        return values.reshape(-1, P, values.shape[-1])[:N]
 
     run = with_smaller_tangents(partial(by_steps, rows=ROWS), partial(by_steps, rows=BACK))
-    found = _run(run, x, background)
-    _refuse_nonfinite(found, ask, x.reshape(N, P), background.reshape(-1, P))
-    found = found[..., 0] if single else found
-    return found[0] if one else found
+    values = _run(run, x, background)
+    _refuse_nonfinite(values, ask, x.reshape(N, P), background.reshape(-1, P))
+    values = values[..., 0] if single else values
+    return values[0] if one else values
 
 
 def _explicit_mesh(*given: Any) -> Any:
     """The mesh on whose explicit axes one of these arrays is; None: there is no such array."""
-    for one in jax.tree.leaves(given):
-        mesh = jax.typeof(one).sharding.mesh if isinstance(one, jax.Array) else None
-        if mesh is not None and mesh.explicit_axes:
-            return mesh
-    return None
+    arrays = (leaf for leaf in jax.tree.leaves(given) if isinstance(leaf, jax.Array))
+    meshes = (jax.typeof(array).sharding.mesh for array in arrays)
+    return next((mesh for mesh in meshes if mesh is not None and mesh.explicit_axes), None)
 
 
 def _on_auto_axes(
@@ -161,19 +159,18 @@ def _on_auto_axes(
     on_auto: Any = jax.sharding.auto_axes
     on_auto = on_auto(called, axes=mesh.explicit_axes, out_sharding=where)
     try:
-        found = on_auto(x, background, params)
+        values = on_auto(x, background, params)
     except ValueError as error:
         if "mesh" not in str(error):
             raise
         raise InputError(
-            f"some of x, background, params and what f holds lie on the explicit axes "
-            f"{mesh.explicit_axes} of a mesh, and JAX does not put them together: {error} Put all "
-            "on one mesh with axis_types=(jax.sharding.AxisType.Auto,), by jax.device_put."
+            f"x, background, params and what f holds lie on the explicit axes {mesh.explicit_axes} "
+            f"of a mesh and elsewhere: {error} Put all on one mesh of AxisType.Auto."
         ) from error
-    if not isinstance(found, Tracer) and not np.isfinite(found).all():
+    if not isinstance(values, Tracer) and not np.isfinite(values).all():
         host = jax.tree.map(np.asarray, (x, background, params))
         return called(*host)  # raises and says what is not finite
-    return found
+    return values
 
 
 def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> jax.Array:
@@ -190,32 +187,30 @@ def _run(run: Callable[..., jax.Array], x: jax.Array, background: jax.Array) -> 
 
 
 def _refuse_nonfinite(
-    found: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
+    values: jax.Array, ask: Callable[[jax.Array], jax.Array], *rows: jax.Array
 ) -> None:
     """Raises ModelOutputError if values [N, P, K] are numbers and not finite.
 
     rows: those of x [N, P] and of the background [B, P]. The message says whether f's answers to
         them are finite.
     """
-    if isinstance(found, Tracer):
+    if isinstance(values, Tracer):
         return
     with jax.ensure_compile_time_eval():  # numbers, also in a caller's trace
-        if bool(jnp.isfinite(found).all()):
+        if bool(jnp.isfinite(values).all()):
             return
-        first = np.flatnonzero(~np.isfinite(found).all(axis=(1, 2)))[0]
+        first = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0]
         answers = [np.asarray(ask(some)) for some in rows]
     name = f"values of x row {first}"
     for some, where in zip(answers, ("x", "background"), strict=True):
         if not np.isfinite(some).all():
             row = np.argwhere(~np.isfinite(some))[0, 0]
             raise ModelOutputError(
-                f"f's answer to {where} row {row} is not finite, so that {name} are not either. f "
-                "must give a finite number for every row."
+                f"f's answer to {where} row {row} is not finite, so that {name} are not either."
             )
     raise ModelOutputError(
-        f"{name} are not finite, and f's answers to x and background are: an answer to a hybrid "
-        f"of both is not, or sums of answers are too large for {found.dtype}. Let f give finite "
-        "numbers for every row, or divide its answers by a constant."
+        f"{name} are not finite, and f's answers to x and background are: an answer to a hybrid is "
+        f"not, or sums of answers are too large for {values.dtype}."
     )
 
 
@@ -229,8 +224,7 @@ def _refuse_arity(f: Callable[..., Any], takes: tuple[str, ...]) -> None:
         signature.bind(*takes)
     except TypeError as error:
         raise InputTypeError(
-            f"f is called as f({', '.join(takes)}), which {signature} does not accept: {error}. "
-            "params= is for a function of (params, rows)."
+            f"f is called as f({', '.join(takes)}), which {signature} does not accept: {error}."
         ) from None
 
 
@@ -242,14 +236,12 @@ def _rows(x: Any, background: Any) -> tuple[jax.Array, jax.Array, bool]:
         raise InputTypeError(f"x and background must be arrays of numbers; {error}.") from error
     if background.ndim < 2 or 0 in background.shape:
         raise InputError(
-            f"background must be rows [B, *F], at least one, got shape {background.shape}. "
-            "Give one row as row[None]."
+            f"background must be rows [B, *F], got shape {background.shape}. Say row[None]."
         )
     one = x.ndim == background.ndim - 1
     if x.shape[0 if one else 1 :] != background.shape[1:] or x.ndim > background.ndim:
         raise InputError(
-            f"x must be one row {background.shape[1:]} or rows [N, *F] of that shape, as the "
-            f"background has, got shape {x.shape}."
+            f"x must be {background.shape[1:]}, one row, or rows of that shape, got {x.shape}."
         )
     x = x[None] if one else x
     if not len(x):
@@ -265,8 +257,7 @@ def _weights(index: IndexLike, P: int, orders: int | None, key: Any) -> np.ndarr
             raise InputError("key is used with orders= only: say orders=, or leave key out.")
         if P > MOST_PLAYERS:
             raise EnumerationLimitError(
-                f"x has {P:,} players, and 2^{P} coalitions are too many: at most {MOST_PLAYERS} "
-                "are exact. Say orders= (a number of orders) and key=."
+                f"x has {P:,} players; at most {MOST_PLAYERS} are exact. Say orders= and key=."
             )
         return index_weights(index, P)[0]
     whole_number(orders, "orders")
@@ -293,10 +284,8 @@ def _asked(
         out = jax.eval_shape(whole, jax.ShapeDtypeStruct((R, math.prod(shape)), dtype))
     except UNTRACEABLE as error:
         raise InputTypeError(
-            "f must be a function that JAX traces, and it makes NumPy arrays, Python numbers or "
-            f"decisions of its rows ({type(error).__name__}). Write it with jax.numpy (jnp.where "
-            "for a decision), or give xaijax.as_jax(xaijax.as_model(f, backend='host')), which "
-            "has no derivative."
+            f"f must be a function that JAX traces ({type(error).__name__}). Write it with "
+            "jax.numpy, or give xaijax.as_jax(model), which has no derivative."
         ) from error
     except Exception as error:
         takes = "(rows)" if params is None else "(params, rows)"
@@ -320,7 +309,7 @@ def _drawn(key: Any, orders: int, P: int) -> jax.Array:
         keys = jax.random.split(key, orders)
     except (TypeError, ValueError) as error:
         raise InputTypeError(
-            f"key must be one key of JAX, such as jax.random.key(0), got {shown(key)}; {error}"
+            f"key must be one key of JAX, such as jax.random.key(0), got {shown(key)}."
         ) from error
     return jax.vmap(lambda own: jax.random.permutation(own, P))(keys).astype(jnp.int32)
 

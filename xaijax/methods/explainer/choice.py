@@ -21,15 +21,9 @@ from xaijax.estimators.driver import (
 from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
+from xaijax.games import refuse
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.queries import ExactCost
-from xaijax.games.refuse import (
-    LARGEST_TABLE,
-    refuse_biased_link,
-    refuse_large_tables,
-    refuse_too_many,
-    why_long,
-)
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
 from xaijax.players.index import Index, named, quoted
@@ -67,8 +61,7 @@ def refuse_index(estimator: str, index: str) -> None:
     """Raises InputError for an index that the estimator cannot sample."""
     if estimator in METHODS and named(index).drawn is None:
         raise InputError(
-            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
-            f"index={index!r}. Say estimator='exact', or group columns with players= until it fits."
+            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got {index!r}."
         )
 
 
@@ -88,66 +81,56 @@ def choose(
     for a budget that cannot be drawn, and InputError for a budget that is too small for the
     estimator or given with estimator="exact", and for a link of a random model's answers.
     """
-    refuse_biased_link(game)
-    P = game.P
-    everything = np.ones(game.N, bool)
+    refuse.refuse_biased_link(game)
+    P, random = game.P, not game.engine.model.deterministic
     allowed = default_budget(P) if budget is None else budget
-    coalitions = (1 << P) - 2
-    enumerable = coalitions <= allowed and P <= _most_players(game)
-    if enumerable and (budget is not None or estimator in METHODS):
-        refuse_too_many(game, costs.largest)
-        shown = f"budget={allowed:,}" + (" (the default)" if budget is None else "")
-        checks.warn(
-            f"{shown} covers all {coalitions:,} coalitions of {P} players: the values are exact."
-        )
-        return EstimatorChoice(everything, None, allowed)
-    if estimator == "exact":
-        _refuse_budget(budget, P)
-        refuse_too_many(game, costs.largest)
-        return EstimatorChoice(everything, None, allowed)
-    if estimator in METHODS:
-        if not (game.engine.model.deterministic or METHODS[estimator].independent):
-            raise InputError(
-                f"estimator={estimator!r} leaves a random model's own noise out of its standard "
-                "errors. Say estimator='permutation' with deterministic=False."
-            )
-        sampler = _checked(estimator, P, index, allowed)
-        refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
-        return EstimatorChoice(~everything, sampler, allowed)
-    fits = _fits(game, costs, budget)
+    fits, sampler = enumerated(game, costs, estimator, budget), estimator
     if fits.all():
-        refuse_too_many(game, costs.largest)
+        refuse.refuse_too_many(game, costs.largest)
+        asked = budget is not None or estimator in METHODS
+        if asked and _covers_all(game, allowed):
+            checks.warn(
+                f"budget={allowed:,}{'' if budget is not None else ' (the default)'} covers all "
+                f"{(1 << P) - 2:,} coalitions of {P} players: the values are exact."
+            )
         return EstimatorChoice(fits, None, allowed)
-    if fits.any():
-        refuse_large_tables(game)
-    if index.drawn is None:
-        _refuse_unsampled(game, costs, index, budget)
-    # The kernel's standard errors omit the noise of a random model; those of permutations have it.
-    random = not game.engine.model.deterministic
-    many = allowed >= max(KERNEL_BUDGET * P, 2 * (P + SPARE)) and P <= KERNEL_PLAYERS
-    many = many and not (random or independent)
-    sampler = _checked("kernel" if many else "permutation", P, index, allowed)
+    if estimator not in METHODS:
+        if fits.any():
+            refuse.refuse_large_tables(game)
+        if index.drawn is None:
+            _refuse_unsampled(game, costs, index, budget)
+        # Standard errors of the kernel omit the noise of a random model.
+        many = allowed >= max(KERNEL_BUDGET * P, 2 * (P + SPARE)) and P <= KERNEL_PLAYERS
+        sampler = "kernel" if many and not (random or independent) else "permutation"
+    elif random and not METHODS[estimator].independent:
+        raise InputError(
+            f"estimator={estimator!r} leaves a random model's own noise out. Say 'permutation'."
+        )
+    least = METHODS[sampler].smallest_budget(P, index)
+    if allowed < least:
+        raise InputError(
+            f"budget={allowed:,} is too small: estimator={sampler!r} asks at least {least:,}. "
+            "Raise it."
+        )
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return EstimatorChoice(fits, sampler, allowed)
 
 
-def _refuse_budget(budget: int | None, P: int) -> None:
-    """Raises InputError for a budget given with estimator="exact"."""
-    if budget is not None:
-        raise InputError(
-            f"budget={budget:,} is given, but estimator='exact' asks all 2^{P} coalitions. "
-            "Leave budget= out, or say estimator='auto', for which it is a limit."
-        )
+def _covers_all(game: GameRun, budget: int) -> bool:
+    """Whether the budget covers all coalitions, which can be evaluated."""
+    return (1 << game.P) - 2 <= budget and game.P <= _most_players(game)
 
 
 def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | None) -> np.ndarray:
     """Whether each instance is enumerated, bool [N], by the rules of `choose`."""
     everything = np.ones(game.N, bool)
-    allowed = default_budget(game.P) if budget is None else budget
-    if (1 << game.P) - 2 <= allowed and game.P <= _most_players(game):
+    if _covers_all(game, default_budget(game.P) if budget is None else budget):
         return everything
     if estimator == "exact":
-        _refuse_budget(budget, game.P)
+        if budget is not None:
+            raise InputError(
+                f"budget={budget:,} cannot be combined with estimator='exact'. Leave it out."
+            )
         return everything
     return ~everything if estimator in METHODS else _fits(game, costs, budget)
 
@@ -155,12 +138,12 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
 def _fits(game: GameRun, costs: ExactCost, budget: int | None) -> np.ndarray:
     """Whether "auto" enumerates each instance; bool [N]."""
     fits = (costs.rows <= _most_corners(game, budget)) & (costs.largest <= LARGEST_PAIR)
-    return fits & (game.quantity.linear or game.P <= LARGEST_TABLE)
+    return fits & (game.quantity.linear or game.P <= refuse.LARGEST_TABLE)
 
 
 def _most_players(game: GameRun) -> int:
     """Largest number of players whose coalitions can all be evaluated."""
-    return LARGEST_PAIR if game.quantity.linear else LARGEST_TABLE
+    return LARGEST_PAIR if game.quantity.linear else refuse.LARGEST_TABLE
 
 
 def _most_corners(game: GameRun, budget: int | None) -> int:
@@ -169,29 +152,16 @@ def _most_corners(game: GameRun, budget: int | None) -> int:
     return B * (AUTO_CORNERS if budget is None else budget + 2)
 
 
-def _checked(sampler: str, P: int, index: Index, budget: int) -> str:
-    least = METHODS[sampler].smallest_budget(P, index)
-    if budget < least:
-        raise InputError(
-            f"budget={budget:,} is too small: estimator={sampler!r} asks at least {least:,} "
-            f"coalitions of {P} players (index={index.name!r}). Raise budget=, or group columns "
-            "with players=."
-        )
-    return sampler
-
-
 def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> None:
     """Raises for an index that no estimator samples, if "auto" does not enumerate."""
-    refuse_too_many(game, costs.largest)
+    refuse.refuse_too_many(game, costs.largest)
     n = int(costs.rows.argmax())
     which = "B 2^16" if budget is None else "B (budget + 2)"
     raise EnumerationLimitError(
         f"estimator='auto': X row {n} needs {costs.rows[n]:,} model rows (at most "
-        f"{costs.largest[n]} of {game.P} players differ from a background row), more than "
-        f"{which} = {_most_corners(game, budget):,}, up to which auto is exact, and "
-        f"index={index.name!r} is not sampled. Say "
-        "estimator='exact' to enumerate them all the same, or group columns with "
-        "players=, or use fewer background rows."
+        f"{costs.largest[n]} of {game.P} players differ), more than {which} = "
+        f"{_most_corners(game, budget):,}, and index={index.name!r} is not sampled. Say "
+        "estimator='exact', group columns with players=, or use fewer background rows."
     )
 
 
@@ -207,10 +177,9 @@ def warn_heavy_tail(part: InstanceValues) -> None:
     count = int(part.heavy.sum())
     if count:
         checks.warn(
-            f"{count:,} of {len(part.heavy):,} sampled instances have heavy tails: the largest 1 % "
-            "of the draws carry more than half of the estimated variance, so that their intervals "
-            "hold less often than they say. Raise budget=, unite columns with players=, or explain "
-            'the score before a sigmoid or softmax. stats["heavy_tail"] says which they are.'
+            f"{count:,} of {len(part.heavy):,} sampled instances have heavy tails, so that their "
+            "intervals hold less often than they say. Raise budget=, unite columns with players=, "
+            'or explain the score before a sigmoid. stats["heavy_tail"] says which they are.'
         )
 
 
@@ -226,27 +195,23 @@ def warn_long(game: GameRun, costs: ExactCost, choice: EstimatorChoice, exact: E
         K = game.probe().outputs
         cost = METHODS[choice.sampler].cost(game.P, exact.index, choice.budget, K)
         beside = cost.once + int((~choice.exact).sum()) * K * cost.each
-    said = why_long(game, rows, beside)
+    said = refuse.why_long(game, rows, beside)
     if said and enumerated and exact.in_closed_form(game):
-        said = why_long(game, drawn, beside)
+        said = refuse.why_long(game, drawn, beside)
     if not said:
         return rows
-    budget = f"budget= (now {choice.budget:,} coalitions an instance)"
-    ways = (
-        f"a smaller {budget}"
-        if choice.sampler
-        else "estimator='permutation', whose budget= bounds the rows"
-    )
-    ways += ", fewer background rows, or columns united to fewer players"
-    checks.warn_slow(said, ways)
+    ways = "estimator='permutation', whose budget= bounds the rows"
+    if choice.sampler:
+        ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance)"
+    checks.warn_slow(said, f"{ways}, fewer background rows, or columns united to fewer players")
     return rows
 
 
 def cost_of(game: GameRun, choice: EstimatorChoice, seed: int, exact: Exact) -> Plan:
     """The plan of a game: what the chosen estimators ask."""
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    if len(own):
-        exact.cost(game, own)
+    enumerable, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    if len(enumerable):
+        exact.cost(game, enumerable)
     if choice.sampler is not None:
         sampled_cost(game, others, choice.sampler, exact.index, choice.budget, seed)
     return plan_of(game, np.where(choice.exact, exact.name, choice.sampler or "exact"))

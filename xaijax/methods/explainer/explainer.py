@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Real
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -29,7 +30,7 @@ from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
 from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import replacement_of
-from xaijax.games.measure.score import read_outputs, refuse_columns, target_column
+from xaijax.games.measure.score import refuse_columns, target_column
 from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.choice import (
@@ -40,10 +41,10 @@ from xaijax.methods.explainer.choice import (
     refuse_index,
     warn_long,
 )
-from xaijax.methods.explainer.record import answered, explanation, provenance_of
-from xaijax.methods.explainer.sets import SetsAsked
+from xaijax.methods.explainer.record import ExplainerRun, answered, explanation, provenance_of
+from xaijax.methods.explainer.sets import InteractionQuery
 from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import digests
+from xaijax.methods.record import digests, target_columns
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
@@ -205,14 +206,14 @@ class Explainer:
         if self._evaluator is not None:
             return self._evaluator
         background, weights, players, index, limits = self._given
-        asked = cast(Model, self.model)  # models from as_model keep both contracts
-        donors = replacement_of(asked, background, weights, X)
+        model = cast(Model, self.model)  # models from as_model keep both contracts
+        donors = replacement_of(model, background, weights, X)
         self.players = players_of_rows(players, donors.table)
         self.weights, self.index = self._weights(index)
-        self.output_facts = output_question(asked)
+        self.output_facts = output_question(model)
         self.exact = Exact(self.weights, named(self.index))
         refuse_index(self.estimator, self.index)
-        self._parts = asked, *with_own(asked, donors, self.players, self._of_each), limits
+        self._parts = model, *with_own(model, donors, self.players, self._of_each), limits
         self._evaluator = evaluator = Evaluator(*self._parts, offsets=True)
         checks.on_devices(background, "background", evaluator.engine.devices)
         return evaluator
@@ -265,24 +266,10 @@ class Explainer:
         model on the host, if there are more than 10 million rows.
         """
         started = time.perf_counter()
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
         rule = top_rule(self, self._open(X).engine.players.count, top, confidence, bounds)
         choose_by = partial(self._choose, rule=rule)
-        rows, game, costs, choice = self._begun(X, progressed, choose_by, outputs=outputs)
-        evaluator = game.evaluator
-        rows_coming = warn_long(game, costs, choice, self.exact)
-        bar = progress_bar(progress, rows_coming)
-        before = evaluator.start()
-        with bar:
-            answer = self._answer(game, choice)
-            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
-        seconds = time.perf_counter() - started
-        return with_top_claims(
-            explanation(self, X, rows, game, choice, answer, before, seconds), rule
-        )
+        run = self._run(X, progress, choose_by, self._warn_long, self._answer, outputs, started)
+        return with_top_claims(explanation(self, run), rule)
 
     def interactions(
         self,
@@ -333,8 +320,8 @@ class Explainer:
                    [6., 3., 0.],
                    [0., 0., 0.]])
         """
-        asked = SetsAsked(self, index, order, self._open(X).engine.players.count, unbiased)
-        return asked.run(X, self._begun, progress, outputs)
+        players = self._open(X).engine.players.count
+        return InteractionQuery(self, index, order, players, unbiased).run(X, progress, outputs)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """Computes the cost of explaining X before it is run.
@@ -387,11 +374,8 @@ class Explainer:
         if X is None:
             X = rows_of(donors.as_read).part(0, 1)
         rows = donors.table.read(X, "X", self.model.allow_nan)
-        own = None
-        if outputs is not None:
-            names = getattr(self.model, "output_names", None)
-            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
-        game = GameRun(evaluator, rows, self.quantity, asks=False, own=own)
+        columns = None if outputs is None else target_columns(self.model, outputs, rows)
+        game = GameRun(evaluator, rows, self.quantity, asks=False, own=columns)
         engine = game.probe()
         return fingerprint_of(
             digests(game) | ({} if outputs is None else {"outputs": outputs}),
@@ -400,6 +384,34 @@ class Explainer:
             output_names=output_names(engine.findings.output_names, engine.outputs),
             kind=self.index,
         )
+
+    def _run(
+        self,
+        X: Any,
+        progress: Progress,
+        choose: Callable[[GameRun, ExactCost], EstimatorChoice],
+        warn: Callable[[GameRun, ExactCost, EstimatorChoice], int],
+        answer: Callable[[GameRun, EstimatorChoice], InstanceValues],
+        outputs: Any = None,
+        started: float | None = None,
+    ) -> ExplainerRun:
+        """Runs a question of the instances X: what `choose` decides and `answer` computes.
+
+        warn: returns the largest number of model rows, and warns of a long run. started: when the
+            call began; None: now.
+        """
+        started = time.perf_counter() if started is None else started
+
+        def progressed(done: int) -> None:
+            bar.update(done)
+
+        rows, game, costs, choice = self._begun(X, progressed, choose, outputs=outputs)
+        bar = progress_bar(progress, warn(game, costs, choice))
+        before = game.evaluator.start()
+        with bar:
+            values = answer(game, choice)
+            bar.total = bar.n  # agreeing hybrids and early stops need fewer rows
+        return ExplainerRun(X, rows, game, choice, values, before, time.perf_counter() - started)
 
     def _begun(
         self,
@@ -419,16 +431,13 @@ class Explainer:
         rows = evaluator.engine.replacement.table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
         self.players.refuse_unclear(len(rows_of(rows)))
-        own = None
-        if outputs is not None:
-            names = getattr(self.model, "output_names", None)
-            own = read_outputs(outputs, len(rows_of(rows)), self.model.classes, names)
-        game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=own)
+        columns = None if outputs is None else target_columns(self.model, outputs, rows)
+        game = GameRun(evaluator, rows, self.quantity, progressed, asks, own=columns)
         costs = queries.exact_cost(game)
         choice = choose(game, costs)
         evaluator.engine.refuse_too_little_memory()
-        if own is not None:
-            refuse_columns(own, game.probe().findings.outputs)
+        if columns is not None:
+            refuse_columns(columns, game.probe().findings.outputs)
         return rows, game, costs, choice
 
     def _choose(self, game: GameRun, costs: ExactCost, rule: Top | None = None) -> EstimatorChoice:
@@ -438,13 +447,15 @@ class Explainer:
     @cached_property
     def _of_one_output(self) -> Evaluator:
         """The evaluator of `outputs=`, with compiled programs of its own."""
-        asked, donors, players, limits = self._parts
-        return Evaluator(asked, donors, players, limits, score=target_column())
+        return Evaluator(*self._parts, score=target_column())
 
     def check(self, X: Rows) -> None:
         """Raises InputError or InputTypeError for instances that a call would not accept."""
         table = self._open(X).engine.replacement.table
         table.read(X, "X", self.model.allow_nan)
+
+    def _warn_long(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
+        return warn_long(game, costs, choice, self.exact)
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The values of all instances."""
@@ -459,7 +470,7 @@ class Explainer:
 CONFIDENCE = 0.95
 
 
-def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
+def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: Any) -> Top | None:
     """The rule of top=, confidence= and bounds=; None if there is none.
 
     It raises InputError or InputTypeError for arguments that do not go together, before any work.
@@ -467,30 +478,22 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
     if top is None:
         for name, value in (("confidence", confidence), ("bounds", bounds)):
             if value is not None:
-                raise InputError(
-                    f"{name}={value!r} needs top=, which is not given. Say top=3, for example."
-                )
+                raise InputError(f"{name}={value!r} needs top=, which is not given. Say top=3.")
         return None
     k = checks.whole_number(top, "top")
     if k > P:
         raise InputError(f"top={k:,}, but there are {P:,} players. Pass a number from 1 to {P:,}.")
     level = CONFIDENCE if confidence is None else checked_level(confidence, "confidence")
     pair = None if bounds is None else _pair(bounds)
-    if asking.tolerance is not None:
+    if explainer.tolerance is not None:
         raise InputError(
-            f"top={k} and tolerance={asking.tolerance:g} are two rules of when to stop. Make an "
-            "explainer without tolerance=, or call this one without top=."
+            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Say one."
         )
-    if asking.estimator in METHODS and not METHODS[asking.estimator].independent:
+    if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
+        raise InputError(f"top={k} needs independent pairs. Say estimator='permutation' or 'auto'.")
+    if not explainer.model.deterministic:
         raise InputError(
-            f"top={k} needs independent pairs, and estimator={asking.estimator!r} draws without "
-            "replacement and fits all draws together. Say estimator='permutation' or 'auto'."
-        )
-    if not asking.model.deterministic:
-        raise InputError(
-            f"top={k} needs a deterministic model: the pairs of a random one share the noise of "
-            "v(nothing kept) and v(all kept), and are not independent. Leave top= out; "
-            "explanation.top() uses the standard errors."
+            f"top={k} needs a deterministic model. Leave it out; see explanation.top()."
         )
     return Top(k, level, pair)
 
@@ -498,27 +501,25 @@ def top_rule(asking: Explainer, P: int, top: Any, confidence: Any, bounds: Any) 
 def _pair(bounds: Any) -> tuple[float, float]:
     """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
     wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+    two = isinstance(bounds, tuple | list) and len(bounds) == 2
+    if not two or any(isinstance(end, bool) or not isinstance(end, Real) for end in bounds):
         raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
-    for one in bounds:
-        if isinstance(one, bool) or not isinstance(one, int | float | np.integer | np.floating):
-            raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
     low, high = map(float, bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InputError(f"bounds: got ({low:g}, {high:g}); {wanted}")
     return low, high
 
 
-def with_top_claims(found: Explanation, rule: Top | None) -> Explanation:
+def with_top_claims(result: Explanation, rule: Top | None) -> Explanation:
     """The same explanation, with `top` and `confidence`, and which instances are certain.
 
     Exact values are judged by their rounding; for others the run has recorded what it found.
     """
     if rule is None:
-        return found
-    sure = found.top(rule.k, rule.confidence).certain.reshape(len(found), -1).all(axis=1)
-    stats = dict(found.stats)
+        return result
+    sure = result.top(rule.k, rule.confidence).certain.reshape(len(result), -1).all(axis=1)
+    stats = dict(result.stats)
     if "certain" in stats:
         sure = np.where(stats["exact_rows"], sure, stats["certain"])
-    told = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
-    return replace(found, stats={"bound": "rounding", **stats, **told})
+    claims = {"top": rule.k, "confidence": rule.confidence, "certain": sure}
+    return replace(result, stats={"bound": "rounding", **stats, **claims})

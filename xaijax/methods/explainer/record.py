@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +20,29 @@ from xaijax.games import queries
 from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
+from xaijax.methods import record
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
-from xaijax.methods.record import background, cost_of, functions_of, instances, numbers, sizes
 from xaijax.models.queries.whole_numbers import warn_of_digits
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
+    from xaijax.games.engine.compiled import Clock
     from xaijax.methods.explainer.explainer import Explainer
+
+
+@dataclass(frozen=True)
+class ExplainerRun:
+    """A finished run of an explainer."""
+
+    X: Any  # the instances as given
+    rows: Any  # as read
+    game: GameRun
+    choice: EstimatorChoice
+    answer: InstanceValues
+    before: Clock  # at the start
+    seconds: float
 
 
 def answered(
@@ -42,8 +56,8 @@ def answered(
 
     enumerated(rows): the values from all coalitions of these instances, int [n].
     """
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    estimate = enumerated(own) if len(own) else None
+    enumerable, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    estimate = enumerated(enumerable) if len(enumerable) else None
     exact = None if estimate is None else InstanceValues.exact(estimate)
     if choice.sampler is None or not len(others):
         assert estimate is not None and exact is not None
@@ -82,80 +96,65 @@ def with_one_base(game: GameRun, choice: EstimatorChoice, answer: InstanceValues
     if not moved.any():
         return replace(answer, base=one)
     values, P = answer.values.copy(), game.P
-    some = values[:, :P] != 0
-    values[:, :P] -= np.where(some, moved / np.maximum(1, some.sum(axis=1, keepdims=True)), 0.0)
+    moving = values[:, :P] != 0
+    values[:, :P] -= np.where(moving, moved / np.maximum(1, moving.sum(axis=1, keepdims=True)), 0.0)
     return replace(answer, base=one, values=values)
 
 
-def explanation(
-    asked: Explainer,
-    X: Any,
-    rows: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-) -> Explanation:
-    """The explanation of a run: values, stats and provenance; before: the clock at the start."""
-    evaluator = game.evaluator
-    scalar = game.engine.outputs == 1  # one number a row, or one output for each instance
-    present = getattr(asked.players, "present", None)
+def explanation(explainer: Explainer, run: ExplainerRun) -> Explanation:
+    """The explanation of a run: values, stats and provenance."""
+    answer, present = run.answer, getattr(explainer.players, "present", None)
     if present is not None:  # a missing player's value is 0, not the noise of a random model
         answer.values[~present] = 0.0
         if answer.std_errors is not None:
             answer.std_errors[~present] = 0.0
-    errors, efficient = answer.std_errors, asked.exact.index.efficient
     return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        feature_names=asked.players.names,
-        output_names=None if scalar else evaluator.engine.findings.output_names,
-        exact=errors is None,
-        kind=asked.index,
-        stats=stats_of(asked, X, game, choice, answer, before, seconds, efficient),
-        provenance=provenance_of(asked, game, choice.name),
-        present=present,
+        **results_of(explainer, run),
+        kind=explainer.index,
+        stats=stats_of(explainer, run, explainer.exact.index.efficient),
+        provenance=provenance_of(explainer, run.game, run.choice.name),
     )
 
 
+def results_of(explainer: Explainer, run: ExplainerRun) -> dict[str, Any]:
+    """Returns the fields that values of players and of sets share."""
+    engine, answer = run.game.engine, run.answer
+    scalar = engine.outputs == 1  # one number a row, or one output for each instance
+    return {
+        **record.numbers(answer.values, answer.base, answer.std_errors, scalar),
+        **record.instances(run.X, run.rows),
+        "feature_names": explainer.players.names,
+        "output_names": None if scalar else engine.findings.output_names,
+        "exact": answer.std_errors is None,
+        "present": getattr(explainer.players, "present", None),
+    }
+
+
 def stats_of(
-    asked: Explainer,
-    X: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-    efficient: bool,
-    values: float | None = None,
+    explainer: Explainer, run: ExplainerRun, efficient: bool, values: float | None = None
 ) -> dict[str, Any]:
     """Records what the run did and cost.
 
-    efficient: whether base and values add up to f(x); values: as for `rounding`.
+    efficient: whether base and values add up to f(x); values: as for `certificate`.
     """
-    evaluator, model = game.evaluator, asked.model
+    game, choice, answer = run.game, run.choice, run.answer
+    evaluator, model = game.evaluator, explainer.model
     refuse_lost_sums(evaluator.engine, answer.values, answer.base, answer.full)
     evaluator.finish()
     engine, findings = evaluator.engine, evaluator.engine.findings
     if findings.whole and engine.score is None:
-        own = findings.answer_dtype, engine.model.precision
-        warn_of_digits(model.name, *own, answer.base, answer.full)
-    clock = evaluator.clock
-    B, P = evaluator.engine.replacement.count, game.P
+        dtypes = findings.answer_dtype, engine.model.precision
+        warn_of_digits(model.name, *dtypes, answer.base, answer.full)
+    B, P = engine.replacement.count, game.P
     stats: dict[str, Any] = {
-        **cost_of(game, before, seconds),
+        **record.cost_of(game, run.before, run.seconds),
         # A whole number of more than 4,300 digits could be neither shown nor saved.
         "naive_rows": game.N * B << P if P <= LARGEST_P else math.inf,
-        "tile_halvings": clock.tile_halvings - before.tile_halvings,
-        "budget": asked.budget if choice.sampler is None else choice.budget,
+        "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
+        "budget": explainer.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        "seed": asked.seed,
-        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": evaluator.engine.findings.answer_dtype,
-        "weights_sum": evaluator.engine.replacement.weights_sum,
+        **record.sources(explainer, run.X, engine, explainer.quantity),
     }
-    stats |= functions_of(asked.quantity)
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact
         stats["coalitions"] = answer.coalitions
@@ -164,7 +163,7 @@ def stats_of(
             stats["heavy_tail"] = answer.heavy
             known = np.isfinite(answer.std_errors).reshape(len(answer.pairs), -1).all(axis=1)
             stats["tail_judged"] = choice.exact | (known & (answer.pairs >= FEWEST))
-        stats["tolerance"] = asked.tolerance
+        stats["tolerance"] = explainer.tolerance
         if choice.rule is not None:
             stats["bound"] = choice.rule.bound(SAMPLERS[choice.sampler].independent)
             stats["pairs"], stats["certain"] = answer.pairs, answer.met
@@ -172,45 +171,38 @@ def stats_of(
             if stats["bound"] == "checks":
                 stats["checks"] = int(answer.checks.max())
     if game.own is not None:
-        stats["outputs"] = game.own[:, 0].astype(np.int64)
-        names = evaluator.engine.findings.output_names
-        if names is not None:
-            stats["output_names"] = np.array(names)[stats["outputs"]]
+        stats |= record.outputs_of(game.own[:, 0], findings.output_names)
     queries.refuse_other(game, answer.full)
     stats["checked_rows"] = 0 if game.structure is None else game.N + B
     if efficient and (answer.std_errors is None or choice.sampler):
-        weights = evaluator.engine.replacement.weights
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: certificate(
-                answer, weights, model, choice.exact, whole, _offset(game), values
-            ),
-            asked.exact.efficient and model.deterministic,
+            lambda whole: certificate(game, model, answer, choice.exact, whole, values),
+            explainer.exact.efficient and model.deterministic,
         )
     return stats
 
 
-def provenance_of(asked: Explainer, game: GameRun, estimator: str) -> dict[str, Any]:
+def provenance_of(explainer: Explainer, game: GameRun, estimator: str) -> dict[str, Any]:
     """Returns the public facts of how the values were made."""
     return {
         "method": "Explainer",
-        **asked.output_facts,
-        "index": asked.index,
-        "index_weights": asked.weights.tolist(),
-        "link": asked.quantity.name,
+        **explainer.output_facts,
+        "index": explainer.index,
+        "index_weights": explainer.weights.tolist(),
+        "link": explainer.quantity.name,
         "estimator": estimator,
-        **background(game.engine.replacement),
-        **sizes(asked.model, asked.players, game.N, game.P),
+        **record.background(game.engine.replacement),
+        **record.sizes(explainer.model, explainer.players, game.N, game.P),
     }
 
 
 def certificate(
-    answer: InstanceValues,
-    donor_weights: np.ndarray,
+    game: GameRun,
     model: Any,
+    answer: InstanceValues,
     exact: np.ndarray,
     whole: tuple[np.ndarray, np.ndarray] | None,
-    offset: Any = 0.0,
     values: float | None = None,
     subtracted: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -219,71 +211,6 @@ def certificate(
     f(x) is the model's own answer to the full row. If a structure answered (whole: see
     `queries.whole`), f(x) was evaluated separately, and the bound is wider by how far the two
     roundings may differ.
-    """
-    with np.errstate(invalid="ignore"):  # answers that are not finite may be allowed
-        full = answer.full if whole is None else whole[0]
-        residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
-        bound = rounding(answer, donor_weights, model, exact, offset, values, subtracted)
-        if whole is not None:
-            bound = bound + whole[1].max(axis=1)
-    return residual, bound
-
-
-def held(
-    game: GameRun,
-    certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
-    efficient: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(residual, bound) [N] each of `certified`, given what `queries.whole` returns.
-
-    efficient: whether the values must add up to f(x); raises ModelOutputError if they do not.
-    """
-    whole = queries.whole(game)
-    residual, bound = certified(whole)
-    if whole is not None and (residual > bound).any():
-        # Corners add x's part to each donor's part: rows of large numbers round in many ways.
-        widen(game)
-        residual, bound = certified(queries.whole(game))
-    # A host model may work in float32, and round a row differently in another call.
-    host = game.engine.on_host
-    wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
-    if efficient and len(wrong):
-        n, model = int(wrong[0]), game.engine.model.name
-        told = (
-            f"the values of X row {n} and its base value differ from the model's own answer by "
-            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): "
-        )
-        if whole is None:
-            told += (
-                f"{model} did not answer the same row alike in all calls of this run. Each row's "
-                "answer must depend on that row alone: switch to its inference mode, or say "
-                "deterministic=False in as_model where it is random."
-            )
-        else:
-            told += (
-                f"the structure {game.structure!r} does not give what {model} answers. Say "
-                'structure="plain" in as_model, so that the model itself answers every hybrid.'
-            )
-        raise ModelOutputError(told)
-    return residual, bound
-
-
-def _offset(game: GameRun) -> Any:
-    """The offset that was added to the level in float64, [] or [K]."""
-    offset = game.engine.offset
-    return 0.0 if offset is None or not game.quantity.linear else offset
-
-
-def rounding(
-    answer: InstanceValues,
-    donor_weights: np.ndarray,
-    model: Any,
-    exact: np.ndarray,
-    offset: Any = 0.0,
-    values: float | None = None,
-    subtracted: float = 0.0,
-) -> np.ndarray:
-    """Bound on |base + sum of values - f(x)| from rounding alone; float64 [N].
 
     A sum of n products has the roundings of its n partial sums: each is at most u times that sum,
     and u^2 / 3 of its square on average. Their total stays within lambda standard deviations except
@@ -306,16 +233,57 @@ def rounding(
     Sampled values are computed in float64 from means that are already rounded, the same ones on
     both sides: n is the number of coalitions, and there is no mean over donors.
     """
+    engine = game.engine
+    # The offset was added to the level in float64, [] or [K].
+    offset = 0.0 if engine.offset is None or not game.quantity.linear else engine.offset
     single = model.backend == "jax" and model.precision != "float64"
-    unit = 0.5 * np.finfo(np.float32 if single else np.float64).eps
-    u = np.where(exact, unit, 0.5 * np.finfo(np.float64).eps)
-    P = answer.values.shape[1] if values is None else values
-    level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
-    level = np.maximum(level, subtracted)
-    added = 8.0 * 0.5 * np.finfo(np.float64).eps * np.abs(offset).max()
-    donors = np.where(exact, math.sqrt(float((donor_weights**2).sum())), 1.0)
-    spread = np.sqrt(answer.summed * P) * donors
     double = 0.5 * np.finfo(np.float64).eps  # for sums on the host, at most over all sets
-    added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
-    lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
-    return u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost
+    u = np.where(exact, 0.5 * np.finfo(np.float32).eps if single else double, double)
+    P = answer.values.shape[1] if values is None else values
+    with np.errstate(invalid="ignore"):  # answers that are not finite may be allowed
+        full = answer.full if whole is None else whole[0]
+        residual = np.abs(answer.base + answer.values.sum(axis=1) - full).max(axis=1)
+        level = np.maximum(np.abs(answer.base - offset), np.abs(answer.full - offset)).max(axis=1)
+        level = np.maximum(level, subtracted)
+        added = 8.0 * double * np.abs(offset).max()
+        weights = engine.replacement.weights
+        donors = np.where(exact, math.sqrt(float((weights**2).sum())), 1.0)
+        spread = np.sqrt(answer.summed * P) * donors
+        added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
+        lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
+        bound = u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost
+        return residual, bound if whole is None else bound + whole[1].max(axis=1)
+
+
+def held(
+    game: GameRun,
+    certified: Callable[[tuple[np.ndarray, np.ndarray] | None], tuple[np.ndarray, np.ndarray]],
+    efficient: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(residual, bound) [N] each of `certified`, given what `queries.whole` returns.
+
+    efficient: whether the values must add up to f(x); raises ModelOutputError if they do not.
+    """
+    whole = queries.whole(game)
+    residual, bound = certified(whole)
+    if whole is not None and (residual > bound).any():
+        # Corners add x's part to each donor's part: rows of large numbers round in many ways.
+        widen(game)
+        residual, bound = certified(queries.whole(game))
+    # A host model may work in float32, and round a row differently in another call.
+    host = game.engine.on_host
+    wrong = np.flatnonzero(residual > bound * (2.0**29 if host else 1.0))
+    if efficient and len(wrong):
+        n, model = int(wrong[0]), game.engine.model.name
+        reason = (
+            f"{model} did not answer the same row alike in all calls. Switch to its inference "
+            "mode, or say deterministic=False in as_model where it is random."
+            if whole is None
+            else f"the structure {game.structure!r} does not give what {model} answers. Say "
+            'structure="plain" in as_model.'
+        )
+        raise ModelOutputError(
+            f"the values of X row {n} and its base value differ from the model's own answer by "
+            f"{residual[n]:.3g}, more than rounding can do ({bound[n]:.3g}): {reason}"
+        )
+    return residual, bound

@@ -6,9 +6,6 @@ Letters: N instances, P players, M sets, K outputs, B background rows.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +17,16 @@ from xaijax.estimators.driver import METHODS, SAMPLERS, InstanceValues, refuse_u
 from xaijax.estimators.exact import by_pairs, exact_sets
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
 from xaijax.estimators.stopping import narrow
-from xaijax.games import queries
+from xaijax.games import queries, refuse
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.queries import ExactCost
-from xaijax.games.refuse import (
-    LARGEST_TABLE,
-    refuse_biased_link,
-    refuse_too_many,
-    warn_long_run,
-    why_long,
-)
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import OfSets, Weights
+from xaijax.methods.explainer import record
 from xaijax.methods.explainer.choice import EstimatorChoice, default_budget, enumerated
-from xaijax.methods.explainer.record import answered, provenance_of, stats_of
-from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import instances, numbers
 from xaijax.players.index import named
 from xaijax.players.interaction_index import (
     INTERACTIONS,
-    InteractionIndex,
     checked_order,
     interaction_index,
 )
@@ -53,133 +40,96 @@ if TYPE_CHECKING:
 SAMPLED_ORDER = 2
 SAMPLERS_OF = {False: "pairs", True: "unbiased-pairs"}  # by unbiased=
 
-Begun = tuple[Any, GameRun, ExactCost, EstimatorChoice]
 
-
-@dataclass
-class SetsAsked:
-    """Interactions of sets of 1 to `order` players, requested from an explainer."""
-
-    explainer: Explainer
-    index: InteractionIndex
-    order: int
-    P: int  # players of the game
-    sampler: str  # if it is sampled
+class InteractionQuery:
+    """A query for the interactions of sets of 1 to `order` players of an explainer."""
 
     def __init__(
         self, explainer: Explainer, index: Any, order: Any, P: int, unbiased: Any = False
     ) -> None:
         """Checks the index and the order; raises InputError for ones that do not exist."""
         self.explainer, self.index = explainer, interaction_index(index)
-        self.order, self.P = checked_order(order, P), P
-        self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]
+        self.order = checked_order(order, P)
+        self.weights = OfSets(self.index, self.order)
+        self.sampler = SAMPLERS_OF[checks.yes_or_no(unbiased, "unbiased")]  # if it is sampled
         if unbiased:
             self._refuse_unbiased()
 
-    @property
-    def of(self) -> OfSets:
-        """The weights of the sets."""
-        return OfSets(self.index, self.order)
+    def run(self, X: Any, progress: bool | None, outputs: Any) -> Interactions:
+        """The interactions of the instances X."""
+        explainer = self.explainer
+        run = explainer._run(X, progress, self.choose, self.warn_long_run, self.answer, outputs)
+        return self._interactions(run, self._sought(run))
 
-    def run(
-        self, X: Any, begin: Callable[..., Begun], progress: bool | None, outputs: Any
-    ) -> Interactions:
-        """The interactions of the instances X; begin: `Explainer._begun`."""
-        started = time.perf_counter()
-
-        def progressed(done: int) -> None:
-            bar.update(done)
-
-        rows, game, costs, choice = begin(X, progressed, self.choose, outputs=outputs)
-        bar = progress_bar(progress, self.warn_long_run(game, costs, choice))
-        before = game.evaluator.start()
-        with bar:
-            answer = self.answer(game, choice)
-            bar.total = bar.n
-        sought = self._sought(game, choice, answer)
-        seconds = time.perf_counter() - started
-        found = interactions(self, X, rows, game, choice, answer, before, seconds)
-        return found if sought is None else replace(found, stats={**found.stats, **sought})
-
-    def _sought(
-        self, game: GameRun, choice: EstimatorChoice, answer: InstanceValues
-    ) -> dict[str, Any] | None:
+    def _sought(self, run: record.ExplainerRun) -> dict[str, Any]:
         """Whether each instance was searched for pairs far larger than the others; warns if not.
 
-        None if the answer does not depend on it.
+        It is empty if the answer does not depend on it.
         """
-        if choice.sampler != SAMPLERS_OF[False]:
-            return None
-        asked = self.index, game.P, choice.budget, self.explainer.seed
-        sought = looked_for(*asked, answer.coalitions)
-        warn_not_looked_for(self.index, game.P, self.explainer.seed, answer.coalitions, sought)
+        if run.choice.sampler != SAMPLERS_OF[False]:
+            return {}
+        P, seed, coalitions = run.game.P, self.explainer.seed, run.answer.coalitions
+        sought = looked_for(self.index, P, run.choice.budget, seed, coalitions)
+        warn_not_looked_for(self.index, P, seed, coalitions, sought)
         return {"large_pairs_sought": sought}
 
     def choose(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
-        """The estimator of each instance, and its stopping rule; raises the errors of `_chosen`."""
-        return replace(self._chosen(game, costs), rule=narrow(self.explainer.tolerance))
-
-    def _chosen(self, game: GameRun, costs: ExactCost) -> EstimatorChoice:
-        """The estimator of each instance; see `choice.choose`.
+        """The estimator of each instance, and its stopping rule; see `choice.choose`.
 
         A game that cannot be enumerated is checked for a closed form before it is sampled or
         refused.
         It raises EnumerationLimitError for what cannot be enumerated, and MemoryPlanError for
         values that do not fit into memory.
         """
-        refuse_biased_link(game)
+        refuse.refuse_biased_link(game)
         self._refuse_many_sets(game)
-        asked, P = self.explainer, game.P
-        allowed = default_budget(P) if asked.budget is None else asked.budget
-        fits = enumerated(game, costs, asked.estimator, asked.budget)
+        explainer, P, rule = self.explainer, game.P, narrow(self.explainer.tolerance)
+        allowed = default_budget(P) if explainer.budget is None else explainer.budget
+        fits = enumerated(game, costs, explainer.estimator, explainer.budget)
         if self._by_closed_form(game, costs, fits):
-            return EstimatorChoice(np.ones(game.N, bool), None, allowed)
+            return EstimatorChoice(np.ones(game.N, bool), None, allowed, rule)
         if not fits.all():
             self._refuse_unsampled(game, costs, fits)
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
-                    f"budget={allowed:,} is too small: sampled interactions ask at least {least:,} "
-                    f"coalitions of {P} players. Raise budget=."
+                    f"budget={allowed:,} is too small: {P} players need {least:,} coalitions."
                 )
-            given = asked.budget is not None
+            given = explainer.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
-            return EstimatorChoice(fits & by_pairs(game, self.of), self.sampler, allowed)
-        refuse_too_many(game, costs.largest)
-        if not by_pairs(game, self.of).all() and P > LARGEST_TABLE:
+            exact = fits & by_pairs(game, self.weights)
+            return EstimatorChoice(exact, self.sampler, allowed, rule)
+        refuse.refuse_too_many(game, costs.largest)
+        if not by_pairs(game, self.weights).all() and P > refuse.LARGEST_TABLE:
             k = int(costs.largest.max())
             raise EnumerationLimitError(
-                f"order={self.order}: {k} of {P} players differ in a pair, whose 2^{k} corners "
-                f"make {count(k, self.order):,} sets each; a matrix of that size is not "
-                f"made, and tables go up to {LARGEST_TABLE} players. Lower order=, or group "
-                "columns with players=."
+                f"order={self.order}: {k} of {P} players differ in a pair, and tables go up to "
+                f"{refuse.LARGEST_TABLE} players. Lower order=, or group columns with players=."
             )
-        return EstimatorChoice(fits, None, allowed)
+        return EstimatorChoice(fits, None, allowed, rule)
 
     def answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         """The interactions of all instances."""
-        by = self.explainer
-        enumerate_some = partial(exact_sets, game, self.of)
-        return answered(game, choice, enumerate_some, self.index, by.seed)
+        enumerate_some = partial(exact_sets, game, self.weights)
+        return record.answered(game, choice, enumerate_some, self.index, self.explainer.seed)
 
     def warn_long_run(self, game: GameRun, costs: ExactCost, choice: EstimatorChoice) -> int:
         """Warns of a long run before it starts; returns the largest number of model rows it may
         take.
         """
-        coming = rows = int(costs.rows.sum())
+        rows, beside = int(costs.rows.sum()), 0.0
         ways = "fewer background rows, or columns united to fewer players"
         if choice.sampler is not None:
+            drawn = int((~choice.exact).sum())
             each = game.engine.replacement.count * (choice.budget + 2)
-            rows = int(costs.rows[choice.exact].sum()) + each * int((~choice.exact).sum())
+            rows = int(costs.rows[choice.exact].sum()) + each * drawn
             K = game.probe().outputs
             cost = SAMPLERS[self.sampler].cost(game.P, self.index, choice.budget, K)
-            beside = cost.once + int((~choice.exact).sum()) * K * cost.each
+            beside = cost.once + drawn * K * cost.each
             ways = f"a smaller budget= (now {choice.budget:,} coalitions an instance), {ways}"
-            warn_long_run(game, rows, ways, beside)
-            return rows
-        if why_long(game, rows) and queries.in_closed_form(game, Weights(self.of)):
-            coming = rows = game.N  # each instance is checked, and none is run
-        warn_long_run(game, coming, ways)
+        elif refuse.why_long(game, rows) and queries.in_closed_form(game, Weights(self.weights)):
+            rows = game.N  # each instance is checked, and none is run
+        refuse.warn_long_run(game, rows, ways, beside)
         return rows
 
     def _by_closed_form(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> bool:
@@ -189,36 +139,31 @@ class SetsAsked:
         Other games are not checked, so that the model is not probed if no closed form is needed.
         """
         within = fits.all() and costs.largest.max(initial=0) <= LARGEST_PAIR
-        if (within and by_pairs(game, self.of).all()) or self.explainer.estimator in METHODS:
+        if (within and by_pairs(game, self.weights).all()) or self.explainer.estimator in METHODS:
             return False
         engine = game.engine  # none is known for a host function, a random model or a score
         untold = engine.on_host or not engine.model.deterministic or engine.score
-        return not untold and queries.in_closed_form(game, Weights(self.of))
+        return not untold and queries.in_closed_form(game, Weights(self.weights))
 
     def _refuse_many_sets(self, game: GameRun) -> None:
         M, memory = count(game.P, self.order), game.engine.memory.whole
         held = 24 * game.N * M  # sums, values, and a copy, of one output at least
         if held > memory:
             raise MemoryPlanError(
-                f"order={self.order}: {game.N:,} instances have {M:,} sets of up to {self.order} "
-                f"of {game.P} players each, about {held:,} bytes, more than "
-                f"max_memory={memory:,}. Lower order=, explain fewer rows at a time, or raise "
-                "max_memory=."
+                f"order={self.order}: {game.N:,} instances have {M:,} sets, about {held:,} bytes, "
+                f"more than max_memory={memory:,}. Lower order=, or explain fewer rows."
             )
 
     def _refuse_unbiased(self) -> None:
         """Raises InputError for an index or an order for which unbiased sampling does not exist."""
         if self.index.sampled and named(self.index.singles).draws_sets:
             raise InputError(
-                f"unbiased=True needs coalitions of every size, and index={self.index.name!r} "
-                "draws hardly any but the middle ones. Say index='sii' or 'k-sii', or leave "
-                "unbiased= out."
+                f"unbiased=True needs coalitions of every size, which index={self.index.name!r} "
+                "does not draw. Say index='sii' or 'k-sii', or leave unbiased= out."
             )
         if not self.index.sampled or self.order != SAMPLED_ORDER:
             raise InputError(
-                "unbiased=True chooses how interactions are sampled, and only index='sii' and "
-                f"'k-sii' at order={SAMPLED_ORDER} are; got index={self.index.name!r}, "
-                f"order={self.order}. Leave unbiased= out."
+                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER}. Leave it out."
             )
 
     def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:
@@ -226,74 +171,48 @@ class SetsAsked:
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
             raise InputError(
-                f"estimator={name!r} samples no interactions: {reason}. Say "
-                "estimator='kernel' or 'auto'."
+                f"estimator={name!r} samples no interactions: {reason}. Say 'kernel' or 'auto'."
             )
         if not game.engine.model.deterministic:
             raise InputError(
-                "interactions of a random model are enumerated, not sampled. Say "
-                "estimator='exact', or unite columns with players=."
+                "interactions of a random model are not sampled. Say estimator='exact'."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
         n = int(np.where(fits, -1, costs.rows).argmax())
         k = int(costs.largest[n])
-        # Past the limit the count stops.
-        counted = f"{costs.rows[n]:,}"
-        rows = counted if k <= LARGEST_PAIR else f"more than {1 << LARGEST_PAIR:,}"
-        alone = ""
-        if self.order == 1 and self.index.sampled:
-            alone = (
-                " explainer(X) gives the values of single players, sampled if needed; they are "
-                "in the result of order=2, too."
-            )
+        single = self.order == 1 and self.index.sampled
+        alone = " explainer(X) gives the values of single players." if single else ""
+        counted = k <= LARGEST_PAIR  # past the limit the count stops
+        rows = f"{costs.rows[n]:,}" if counted else f"more than {1 << LARGEST_PAIR:,}"
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
-            f"most {k} of {game.P} players differ from a background row), the model has no closed "
-            f"form that is known, and this order is not sampled.{alone} Say one that is at order=2 "
-            f"({', '.join(repr(one.name) for one in INTERACTIONS.values() if one.sampled)}), group "
-            "columns with players=, use fewer background rows, or say estimator='exact' where no "
-            "more than 24 players differ."
+            f"most {k} of {game.P} players differ), and this order is not sampled.{alone} Say "
+            f"order=2 of {[one.name for one in INTERACTIONS.values() if one.sampled]}, or group "
+            "columns with players=."
         )
 
-
-def interactions(
-    asked: SetsAsked,
-    X: Any,
-    rows: Any,
-    game: GameRun,
-    choice: EstimatorChoice,
-    answer: InstanceValues,
-    before: Any,
-    seconds: float,
-) -> Interactions:
-    """The interactions of a run: values, stats and provenance; before: the clock at the start."""
-    by, scalar, errors = asked.explainer, game.engine.outputs == 1, answer.std_errors
-    sets = all_of(by.players.count, asked.order)
-    present = getattr(by.players, "present", None)
-    if present is not None:
-        lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
-        for array in (answer.values, errors):
-            if array is not None:
-                array[lacking] = 0.0
-    values = _as_players(asked.of, game.P)
-    stats = stats_of(by, X, game, choice, answer, before, seconds, asked.index.efficient, values)
-    provenance = provenance_of(by, game, choice.name)
-    del provenance["index_weights"]
-    provenance |= {"index": asked.index.name, "order": asked.order}
-    return Interactions(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        sets=sets,
-        index=asked.index.name,
-        order=asked.order,
-        feature_names=by.players.names,
-        output_names=None if scalar else game.engine.findings.output_names,
-        exact=errors is None,
-        stats=stats,
-        provenance=provenance,
-        present=present,
-    )
+    def _interactions(self, run: record.ExplainerRun, sought: dict[str, Any]) -> Interactions:
+        """The interactions of a run: values, stats and provenance."""
+        explainer, answer = self.explainer, run.answer
+        sets = all_of(explainer.players.count, self.order)
+        present = getattr(explainer.players, "present", None)
+        if present is not None:
+            lacking = np.stack([~present[:, list(S)].all(axis=1) for S in sets], axis=1)
+            for array in (answer.values, answer.std_errors):
+                if array is not None:
+                    array[lacking] = 0.0
+        values = _as_players(self.weights, run.game.P)
+        provenance = record.provenance_of(explainer, run.game, run.choice.name)
+        del provenance["index_weights"]
+        return Interactions(
+            **record.results_of(explainer, run),
+            sets=sets,
+            index=self.index.name,
+            order=self.order,
+            stats=record.stats_of(explainer, run, self.index.efficient, values) | sought,
+            provenance=provenance | {"index": self.index.name, "order": self.order},
+        )
 
 
 def _as_players(of: OfSets, P: int) -> float:

@@ -16,7 +16,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.baseline import Baseline
-from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.methods.qii.difference import OF_DISTRIBUTIONS, refuse_high_floor
 from xaijax.methods.qii.exact import linear_form
 from xaijax.methods.qii.outcome import Outcome
@@ -28,18 +27,19 @@ from xaijax.tables.rows import rows_of
 EPSILON, DELTA = 0.01, 0.05  # defaults of stop="bernstein"
 
 
-def plan_of(
-    samples: Any, scheme: Any, stop: Any, seed: Any, epsilon: Any, delta: Any, width: float
-) -> SamplingPlan:
-    """Reads samples=, scheme=, stop=, seed=, epsilon= and delta=."""
-    checks.one_of(scheme, "scheme", ("fresh", "fixed-pool"))
+def plan_of(args: Any, width: float) -> SamplingPlan:
+    """Reads the arguments samples, scheme, stop, seed, epsilon and delta of `asked`."""
+    samples, stop = args.samples, args.stop
+    scheme = checks.one_of(args.scheme, "scheme", ("fresh", "fixed-pool"))
     if stop is not None:
         checks.one_of(stop, "stop", ("bernstein",))
-    seed = checks.whole_number(seed, "seed", least=0)
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
+    seed = checks.whole_number(args.seed, "seed", least=0)
+    shares = {"epsilon": EPSILON, "delta": DELTA}
+    for name in shares:
+        value = getattr(args, name)
         if value is None:
             continue
-        checks.share(value, name)
+        shares[name] = checks.share(value, name)
         if stop is None:
             raise InputError(f"{name}= goes with stop='bernstein'. Leave it out, or say stop=.")
     count = 0 if samples is None else checks.whole_number(samples, "samples")
@@ -51,9 +51,7 @@ def plan_of(
         raise InputError(
             "stop='bernstein' needs independent draws: scheme='fresh'. A fixed pool's are not."
         )
-    epsilon = EPSILON if epsilon is None else float(epsilon)
-    delta = DELTA if delta is None else float(delta)
-    return SamplingPlan(count, scheme, stop, seed, epsilon, delta, width)
+    return SamplingPlan(count, scheme, stop, seed, **shares, width=width)
 
 
 def pool_rows(
@@ -68,13 +66,11 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which never ends: say samples=n, or give the rows themselves. A "
-            "function that makes a baseline of each row is passed as xaijax.Baseline(function)."
+            "pool is a sampler, which never ends. Say samples=n, or xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(
-            "pool_weights are weights of pool rows, and a sampler chooses its own rows. Leave them "
-            "out, or give the rows themselves."
+            "pool_weights are weights of pool rows; a sampler has none. Leave them out."
         )
     if plan.scheme != "fresh":
         raise InputError("pool is a sampler, which makes fresh donors: say scheme='fresh'.")
@@ -86,28 +82,24 @@ def pool_rows(
 
 
 def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
-    """The `binary_prior` of rows as read, or as the model takes them."""
-    matrix = rows_of(rows).matrix()
-    return binary_prior(matrix.reshape(len(matrix), -1), players, weights)
+    """The share, by weights [D], of rows whose ones are exactly S; float64 [2^P].
 
-
-def binary_prior(rows: np.ndarray, players: Players, weights: np.ndarray) -> np.ndarray:
-    """The share, by weights [D], of rows [D, F] whose ones are exactly S; float64 [2^P]."""
-    P = players.count
+    rows: [D, F] as read, or as the model takes them.
+    """
+    matrix, P = rows_of(rows).matrix(), players.count
     if P > 20:
         raise InputError(f"players: Pr[S] has 2^{P} entries; at most 20 players.")
-    bits = np.zeros(len(rows), np.int64)
+    matrix = matrix.reshape(len(matrix), -1)
+    bits = np.zeros(len(matrix), np.int64)
     for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
-                f"players: {players.names[p]!r} has {len(columns)} columns; the prior over sets is "
-                "that of single columns of zeros and ones."
+                f"players: {players.names[p]!r} has {len(columns)} columns; Pr[S] is of one each."
             )
-        values = rows[:, columns[0]]
+        values = matrix[:, columns[0]]
         if not np.isin(values, (0, 1)).all():
             raise InputError(
-                f"data: column {players.names[p]!r} holds other values than 0 and 1, so a row is "
-                "no set of players. Give Pr[S] as an array."
+                f"data: column {players.names[p]!r} holds other values than 0 and 1. Give Pr[S]."
             )
         bits |= values.astype(np.int64) << p
     return np.bincount(bits, weights, 1 << P)
@@ -130,13 +122,11 @@ def refuse_difference(
         return
     if outcome.kind != "proba" or interest.score is not None:
         raise InputError(
-            f"difference={difference!r} compares vectors of class probabilities. Say "
-            "outcome='proba', or difference='l1'."
+            f"difference={difference!r} compares vectors of class probabilities: outcome='proba'."
         )
     if interest.whom == "members and rest":
         raise InputError(
-            f"difference={difference!r} compares distributions, and quantity={interest.name!r} is "
-            "none. Say difference='subtract', 'l1', 'l2' or 'linf'."
+            f"difference={difference!r} compares distributions, not {interest.name!r}. Say 'l1'."
         )
     if outcome.classes is not None:
         refuse_high_floor(floor, len(outcome.classes))
@@ -148,15 +138,13 @@ def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None
         return
     if quantity.outer is not None:
         raise InputError(
-            f"difference={quantity.name!r} of sampled means is biased and has no unbiased draws, "
-            "so samples= goes with difference='subtract'. Say that, or samples=None: exact up to "
-            f"{LARGEST_TABLE} players for an index (group columns with players=), and for unary, "
-            "influence and marginal with any number."
+            f"difference={quantity.name!r} of sampled means is biased and has no unbiased draws. "
+            "Say difference='subtract', or samples=None, which unary, influence and marginal take "
+            "for any P."
         )
     if samples < groups:
         raise InputError(
-            f"samples={samples} leaves a group of quantity={quantity.measured!r} without a draw: "
-            f"they take turns. Say samples={groups} at least, and {2 * groups} for standard errors."
+            f"samples={samples} leaves a group of members without a draw. Say samples={groups}."
         )
 
 
@@ -166,13 +154,12 @@ def refuse_random(model: Any, quantity: Quantity) -> None:
         return
     if quantity.outer is not None:
         raise InputError(
-            f"difference={quantity.name!r} of a random model's means is biased by its noise. Say "
-            "difference='subtract' with deterministic=False."
+            "noise biases this distance. Say difference='subtract' with deterministic=False."
         )
     if callable(quantity.combine):
         raise InputError(
-            f"quantity={quantity.measured!r} of a random model's means is biased by its noise. Say "
-            f"{linear_form(quantity)} with deterministic=False."
+            f"noise biases {quantity.measured!r}. Say {linear_form(quantity)} with "
+            "deterministic=False."
         )
 
 
@@ -180,6 +167,5 @@ def refuse_unused_weights(interest: Interest, data_weights: Any, own_pool: bool)
     """Raises InputError for data_weights that would weight nothing."""
     if data_weights is not None and own_pool and not interest.of_data:
         raise InputError(
-            f"data_weights have no effect on quantity={interest.name!r}, which is of individuals, "
-            "with a pool or pool_weights of its own. Leave them out, or say pool_weights=."
+            f"data_weights have no effect on quantity={interest.name!r} here. Say pool_weights=."
         )

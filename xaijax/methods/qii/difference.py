@@ -60,8 +60,7 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
     if not isinstance(difference, str):
         if not callable(difference):
             raise InputTypeError(
-                f"difference must be one of {list(NAMES)} or a callable d(p, q), got "
-                f"{type(difference).__name__}."
+                f"difference must be one of {list(NAMES)} or d(p, q), not {type(difference)}."
             )
         return getattr(difference, "__name__", "custom"), _checked(difference)
     name = checks.one_of(difference, "difference", NAMES)
@@ -85,10 +84,7 @@ def refuse_high_floor(floor: float | None, classes: int) -> None:
     1.
     """
     if floor is not None and floor * classes >= 1:
-        raise InputError(
-            f"floor must be below 1/{classes} for {classes} classes, or all of them are raised to "
-            f"it and nothing differs; got {floor:g}."
-        )
+        raise InputError(f"floor must be below 1/{classes} for {classes} classes, got {floor:g}.")
 
 
 def _checked(function: Any) -> Difference:
@@ -101,14 +97,12 @@ def _checked(function: Any) -> Difference:
         if out.shape != q.shape[:-1]:
             raise InputError(
                 f"difference: d(p, q) must return {list(q.shape[:-1])} for p and q of "
-                f"{list(q.shape)}, one number for each pair; got {list(out.shape)}. Reduce over "
-                "the last axis."
+                f"{list(q.shape)}, got {list(out.shape)}. Reduce over the last axis."
             )
         same = checks.real_numbers(function(p, p), "difference")
         if not np.all(np.abs(same) <= 1e-9):
             raise InputError(
-                "difference: d(p, p) must be 0, the influence of replacing nothing; got "
-                f"{same.flat[int(np.abs(same).argmax())]:.3g}."
+                f"difference: d(p, p) must be 0, got {same.flat[int(np.abs(same).argmax())]:.3g}."
             )
         return out
 

@@ -253,17 +253,16 @@ def whole_table(
     needed = 16 * N << game.P
     if needed > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than max_memory="
-            f"{game.engine.memory.whole:,}. Take fewer rows of X, raise max_memory=, or say "
-            f"explain(), which keeps no table. {instead(game.quantity, 'table')}"
+            f"game() keeps {N:,} tables of 2^{game.P} sets, more than max_memory="
+            f"{game.engine.memory.whole:,}. Say fewer rows. {instead(game.quantity, 'table')}"
         )
     ready()
     warn_long_run(game, rows, FEWER_ROWS)
     with naming_samples(game.quantity, "table"):
-        found = [
+        parts = [
             (v, table_rounding(game, v, full, subtract)) for v, _, full in tables(game, subtract)
         ]
-    v, rounding = (np.concatenate(one) for one in zip(*found, strict=True))
+    v, rounding = map(np.concatenate, zip(*parts, strict=True))
     return v, rounding
 
 
@@ -289,13 +288,13 @@ def table_rounding(game: GameRun, v: np.ndarray, full: np.ndarray, subtract: boo
 
 def _largest(game: GameRun, v: np.ndarray, full: np.ndarray) -> np.ndarray:
     """M of each game, [N]."""
-    found = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
-    found = np.maximum(found, game.subtracted)  # Q(S) may be a small difference of these
+    largest = np.abs(v).max(axis=(1, 2)) + np.abs(full).max(axis=1)  # at least every |Q(S)|
+    largest = np.maximum(largest, game.subtracted)  # Q(S) may be a small difference of these
     known, combine = _bound(game), game.quantity.combine
     if known is None:
-        return found
+        return largest
     if callable(combine):
-        return np.maximum(found, known)
+        return np.maximum(largest, known)
     return np.full(len(v), known if combine is None else known * np.abs(combine).max())
 
 
@@ -363,9 +362,8 @@ def refuse_unaffordable(game: GameRun, needs_table: bool, question: str) -> int:
     with naming_samples(game.quantity, question):
         if needs_table and game.P > LARGEST_TABLE:
             raise EnumerationLimitError(
-                f"{_why_a_table(game.quantity)} the table of all 2^{game.P} sets; at most "
-                f"{LARGEST_TABLE} players can be enumerated. Group columns with players=, or ask "
-                f"{NO_TABLE}."
+                f"{_why_a_table(game.quantity)} the table of all 2^{game.P} sets, at most of "
+                f"{LARGEST_TABLE} players. Group columns with players=, or ask {NO_TABLE}."
             )
         pairs = len(game.quantity.asked(game.N)) * game.engine.replacement.count
         what = f"every coalition of {pairs:,} pairs of a row and a donor"
@@ -407,9 +405,8 @@ def warn_long_list(game: GameRun, replaced: np.ndarray) -> None:
 def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
-            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
-            f"or donors, or group columns with players= (there are {game.P}). "
-            + instead(game.quantity, question)
+            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer, or "
+            f"group columns with players= (there are {game.P}). {instead(game.quantity, question)}"
         )
 
 
@@ -417,6 +414,5 @@ def refuse_random_index(game: GameRun, what: str) -> None:
     """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
-            f"{what} would hold the noise of a model declared deterministic=False. Say explain() "
-            "with index='shapley', 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors include it."
+            f"{what} would hold the noise of deterministic=False. Say explain(index='shapley')."
         )

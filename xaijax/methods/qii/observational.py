@@ -20,27 +20,26 @@ from xaijax.core.typing import ArrayLike
 
 def _pair(members: Any, outcomes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Both as bool [N], neither constant."""
-    found = []
-    for name, given in (("members", members), ("outcomes", outcomes)):
+    pair = []
+    for name, values in (("members", members), ("outcomes", outcomes)):
         try:
-            array = np.asarray(given)
+            array = np.asarray(values)
         except ValueError as error:
             raise InputTypeError(f"{name} must be True or False for each row; {error}.") from error
         if array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all():
             array = array.astype(bool)
         if array.dtype.kind != "b":
             raise InputTypeError(
-                f"{name} must be True or False for each row, got {array.dtype}. Compare first, as "
-                f"in {name} == value."
+                f"{name} must be True or False for each row, got {array.dtype}. Compare first."
             )
         if array.ndim != 1 or len(array) == 0:
             raise InputError(f"{name} must be [N] with N at least 1, got shape {array.shape}.")
         if array.all() or not array.any():
             raise InputError(f"{name} is the same for all rows, so there is nothing to compare.")
-        found.append(array)
-    if len(found[0]) != len(found[1]):
-        raise InputError(f"members has {len(found[0])} rows, outcomes {len(found[1])}.")
-    return found[0], found[1]
+        pair.append(array)
+    if len(pair[0]) != len(pair[1]):
+        raise InputError(f"members has {len(pair[0])} rows, outcomes {len(pair[1])}.")
+    return pair[0], pair[1]
 
 
 @public
@@ -220,7 +219,7 @@ def measures(members: ArrayLike, outcomes: ArrayLike) -> dict[str, float]:
         S&P 2016), Table II.
     """
     a, b = _pair(members, outcomes)
-    found = {
+    values = {
         one.__name__: one(a, b) for one in (mutual_information, jaccard, matching, correlation)
     }
-    return found | {"disparate_impact": disparate_impact(a, b) if b[~a].any() else float("nan")}
+    return values | {"disparate_impact": disparate_impact(a, b) if b[~a].any() else float("nan")}

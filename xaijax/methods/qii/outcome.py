@@ -16,14 +16,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.measure.score import (
-    Agrees,
-    ClassProbabilities,
-    IsClass,
-    Own,
-    PositiveColumn,
-    Score,
-)
+from xaijax.games.measure import score
 from xaijax.methods.qii.quantities import KNOWN, Interest, actual, average
 
 AS_IT_IS = (0.0, 1.0)  # a + b s of a lone column s
@@ -38,7 +31,7 @@ class Outcome:
     kind: str  # "label" | "score" | "proba"
     model: Any  # what the engine calls: for "label" a model of class numbers
     bounds: tuple[float, float]  # every score lies in them
-    score_for: Callable[[Any], Score]  # takes the positive label
+    score_for: Callable[[Any], score.Score]  # takes the positive label
     classes: tuple[Any, ...] | None  # if known
     needs_positive: bool
 
@@ -84,8 +77,7 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     low, high = _bounds(bounds)
     if (low, high) != (0.0, 1.0) and outcome != "score" and interest.score is None:
         raise InputError(
-            f"bounds= go with outcome='score' or a score of your own; outcome={outcome!r} is in "
-            "(0, 1)."
+            f"bounds= go with outcome='score' or your own score, not with outcome={outcome!r}."
         )
     classes = model.classes
     if positive is not None and classes is not None:
@@ -94,61 +86,58 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
         return _of_labels(model, interest, (low, high))
     if interest.agrees and outcome == "score":
         raise InputError(
-            f"quantity={interest.name!r} asks whether the decided class stays the same, so it goes "
-            "with outcome='label' (or 'proba'). Say quantity='individual' or 'rate' for scores."
+            f"quantity={interest.name!r} is of decided classes: outcome='label', or 'individual'."
         )
     if model.output == "label":
         raise InputError(
-            f"outcome={outcome!r} needs scores, and the model answers with class labels. Say "
-            "outcome='label', or make the model with output='proba'."
+            f"outcome={outcome!r} needs scores, and the model gives labels. Say output='proba'."
         )
     if interest.score is not None:
-        own = _own(interest, (low, high))
-        return Outcome(outcome, model, (low, high), lambda _: own, classes, False)
+        scored = _own(interest, (low, high))
+        return Outcome(outcome, model, (low, high), lambda _: scored, classes, False)
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
             raise InputError(
-                "agrees=True of quantity= needs a decided class that can stay the same, and "
-                "outcome='proba' keeps all classes. Say agrees=False, or outcome='label'."
+                "agrees=True needs a class, which outcome='proba' lacks. Say outcome='label'."
             )
         if model.output != "proba" and classes is not None:
             raise InputError(
-                f"outcome='proba' needs the vector of class probabilities, but the model answers "
-                f"with output={model.output!r}. Make it with output='proba'."
+                f"outcome='proba' needs a model of output='proba', not of output={model.output!r}."
             )
         if positive is not None:
             raise InputError(
                 "positive= cannot be combined with outcome='proba', which keeps all classes."
             )
         count = None if classes is None else len(classes)
-        whole = Score(ClassProbabilities(count), outputs=None, bounds=(0.0, 1.0), distribution=True)
+        whole = score.Score(
+            score.ClassProbabilities(count), outputs=None, bounds=(0.0, 1.0), distribution=True
+        )
         return Outcome(outcome, model, (0.0, 1.0), lambda _: whole, classes, False)
-    asked, function = column_of(model, positive)
-    column = Score(function, bounds=(low, high), cuts=True)
-    return Outcome(outcome, asked, (low, high), lambda _: column, classes, False)
+    columns, function = column_of(model, positive)
+    column = score.Score(function, bounds=(low, high), cuts=True)
+    return Outcome(outcome, columns, (low, high), lambda _: column, classes, False)
 
 
-def _own(interest: Interest, bounds: tuple[float, float]) -> Score:
+def _own(interest: Interest, bounds: tuple[float, float]) -> score.Score:
     assert interest.score is not None
-    return Score(Own(interest.score, interest.name), reads_own=True, bounds=bounds)
+    return score.Score(score.Own(interest.score, interest.name), reads_own=True, bounds=bounds)
 
 
 def _of_labels(model: Any, interest: Interest, bounds: tuple[float, float]) -> Outcome:
     if not model.deterministic:
         raise InputError(
-            "outcome='label' needs one answer per row, and the model is declared "
-            "deterministic=False. Say outcome='proba': the vector of mean class probabilities."
+            "outcome='label' of a random model has no one answer a row. Say outcome='proba'."
         )
     decided, codes = model.decided()
     if interest.score is not None:
         own = replace(_own(interest, bounds), of_classes=True)
         return Outcome("label", decided, bounds, lambda _: own, model.classes, False)
     if interest.agrees:
-        same = Score(Agrees(), reads_own=True, of_classes=True)
+        same = score.Score(score.Agrees(), reads_own=True, of_classes=True)
         return Outcome("label", decided, (0.0, 1.0), lambda _: same, model.classes, False)
 
-    def score_for(label: Any) -> Score:
-        return Score(IsClass(codes.code(label)), of_classes=True)
+    def score_for(label: Any) -> score.Score:
+        return score.Score(score.IsClass(codes.code(label)), of_classes=True)
 
     return Outcome("label", decided, (0.0, 1.0), score_for, model.classes, True)
 
@@ -174,8 +163,8 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
         return seen[-1]
     if positive not in seen:
         raise InputError(
-            f"positive={positive!r} is a label that the model never returns on the data; it "
-            f"returns {seen[:20]}. Say classes= in as_model if there are more."
+            f"positive={positive!r} is a label that the model never returns on the data, but "
+            f"{seen[:20]}. Say classes= in as_model if there are more."
         )
     return positive  # as given: 1, 1.0 and True are equal, and the data would decide between them
 
@@ -190,7 +179,7 @@ def _bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
+def column_of(model: Any, positive: Any) -> tuple[Any, score.PositiveColumn]:
     """(the model to run, the column of `positive`); positive is known to be a class.
 
     If one column of the model was selected, all its columns are used; without classes and without
@@ -199,7 +188,7 @@ def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
     """
     classes, output = model.classes, model.output
     if classes is None and positive is None:
-        return model, PositiveColumn(-1)
+        return model, score.PositiveColumn(-1)
     if classes is None:
         label = positive
         whole = " The model has no classes, so it is the number of a column."
@@ -208,7 +197,7 @@ def column_of(model: Any, positive: Any) -> tuple[Any, PositiveColumn]:
         label = classes[-1] if positive is None else positive
         place, count = classes.index(label), len(classes)
     lone = _lone(model, place, count)
-    return model.unselected(), PositiveColumn(place, count, lone, label, output)
+    return model.unselected(), score.PositiveColumn(place, count, lone, label, output)
 
 
 def _lone(model: Any, place: int, count: int | None) -> tuple[float, float] | None:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -27,16 +28,7 @@ from xaijax.games.measure.replacement.per_instance import with_own
 from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
 from xaijax.games.refuse import warn_repeated_cuts
 from xaijax.games.run import GameRun
-from xaijax.methods.qii.arguments import (
-    plan_of,
-    pool_rows,
-    prior_of,
-    refuse_difference,
-    refuse_random,
-    refuse_sampled,
-    refuse_unused_weights,
-    signed_of,
-)
+from xaijax.methods.qii import arguments
 from xaijax.methods.qii.difference import as_outer, difference_of
 from xaijax.methods.qii.exact import instead
 from xaijax.methods.qii.outcome import measured_of, outcome_of, positive_of
@@ -54,50 +46,38 @@ from xaijax.tables.table import CodedTable, CodeTable, kept_rows, read_by
 ONE_ROW = {"baseline": "one constant pool row", "function": "a baseline of each instance"}
 
 
+class QiiRun(NamedTuple):
+    """A run that began."""
+
+    game: GameRun
+    rows: Any  # the individuals as read; None for quantities of the data
+    X: Any  # as given
+    before: Any  # the clock at the start
+    started: float
+
+
 class QIIProblem:
     """A question of QII: quantity, outcome, intervention, difference, plan of sampling."""
 
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        *,
-        players: Any,
-        pool: Any,
-        data_weights: Any,
-        pool_weights: Any,
-        quantity: Any,
-        outcome: Any,
-        positive: Any,
-        bounds: Any,
-        members: Any,
-        signed: Any,
-        difference: Any,
-        samples: Any,
-        scheme: Any,
-        stop: Any,
-        seed: Any,
-        epsilon: Any,
-        delta: Any,
-        floor: Any,
-        **options: Any,
-    ) -> None:
-        """Reads the arguments, as for `QII`; options: those of `limits_of`."""
-        self.interest = interest_of(quantity)
-        self.outcome = outcome_of(model, self.interest, outcome, positive, bounds)
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Reads the arguments of `QII`."""
+        args = SimpleNamespace(**options)
+        model, data, positive, samples = args.model, args.data, args.positive, args.samples
+        pool, data_weights, pool_weights = args.pool, args.data_weights, args.pool_weights
+        self.interest = interest_of(args.quantity)
+        self.outcome = outcome_of(model, self.interest, args.outcome, positive, args.bounds)
         self.measured, self.words = measured_of(self.interest, self.outcome.kind)
-        self.signed = signed_of(signed, self.interest)
-        self.difference, self.distance = difference_of(difference, floor)
-        refuse_difference(self.difference, self.interest, self.outcome, floor)
-        self.plan = plan_of(samples, scheme, stop, seed, epsilon, delta, self.outcome.width)
-        self.samples, self.scheme, self.stop, self.seed = samples, scheme, stop, self.plan.seed
-        self.floor = None if floor is None else float(floor)
+        self.signed = arguments.signed_of(args.signed, self.interest)
+        self.difference, self.distance = difference_of(args.difference, args.floor)
+        arguments.refuse_difference(self.difference, self.interest, self.outcome, args.floor)
+        self.plan = arguments.plan_of(args, self.outcome.width)
+        self.samples = samples
+        self.floor = None if args.floor is None else float(args.floor)
         self.groups: np.ndarray | None = None
-        refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
-        refuse_random(model, self._quantity())
-        refuse_unused_weights(
-            self.interest, data_weights, pool is not None or pool_weights is not None
-        )
+        arguments.refuse_sampled(self._quantity(), 1 + (self.interest.whom == WHOM[-1]), samples)
+        arguments.refuse_random(model, self._quantity())
+        own_pool = pool is not None or pool_weights is not None
+        arguments.refuse_unused_weights(self.interest, data_weights, own_pool)
         self.model, self._given_positive = model, positive
         self.subsample = data if isinstance(data, Subsample) else None
         if self.subsample is not None:
@@ -112,7 +92,7 @@ class QIIProblem:
         pool, pool_weights = weighted_rows(pool, pool_weights, "pool")
         if pool is None:
             pool_weights = data_weights if pool_weights is None else pool_weights
-        donors, kind = pool_rows(pool, data, pool_weights, self.plan, samples)
+        donors, kind = arguments.pool_rows(pool, data, pool_weights, self.plan, samples)
         baseline_fn = baseline_fn_of(pool)
         if baseline_fn is not None:
             if pool_weights is not None:
@@ -121,25 +101,26 @@ class QIIProblem:
         replacement = intervention_of(model, table, donors, pool_weights, kind)
         self.table = read_by(replacement.table)  # compares rows as they are, not as JAX rounds them
         labels = self.table.feature_names or tuple(column_labels(table.shape))
-        self.players = players_of_rows(players, self.table)
+        self.players = players_of_rows(args.players, self.table)
         if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players numbers the entries of each row, and a Subsample draws which rows there "
-                "are. Give one numbering for all rows, shaped like one of them."
+                "players= is of each row, and a Subsample draws which rows there are. Say one."
             )
-        asked = data if self.subsample is None else self.subsample.full
-        self.full_mask = members_of(members, self.interest, asked, labels, len(rows_of(asked)))
+        rows = data if self.subsample is None else self.subsample.full
+        count = len(rows_of(rows))
+        self.full_mask = members_of(args.members, self.interest, rows, labels, count)
         self.mask = members_drawn(self.full_mask, self.subsample, self.interest)
         self.groups = groups_of(self.interest, self.mask, self.weights)
         self.sample = None if self.subsample is None else sample_of(self.subsample, self.full_mask)
-        self.limits = limits_of(**options)
+        self.limits = limits_of(args.batch_size, args.max_memory, args.devices, args.tile)
         self.facts = facts_of(self.mask, self.weights, self.groups, given is not None)
-        self.facts["pool_is_data"] = pool is None or pool_is_data(
-            self.data, replacement.for_estimator()
-        )
+        donor_rows = replacement.for_estimator()
+        self.facts["pool_is_data"] = pool is None or pool_is_data(self.data, donor_rows)
         self.facts["whose_pool"] = whose_pool(pool, data, full)
         self.pool, self.private = pool, (data, self.data, *full)  # as given; what holds rows
-        self.facts |= sample_facts(self.sample)
+        public = ("rows", "full_rows", "rate")
+        sample = self.sample and {name: getattr(self.sample, name) for name in public}
+        self.facts["subsample"] = sample
         declared = positive is not None or self.outcome.classes is not None
         self.facts["positive_given"] = declared or not self.outcome.needs_positive
         explained_model = cast(Model, self.outcome.model)
@@ -157,10 +138,9 @@ class QIIProblem:
         """Pr[S] of the data itself; see `QII.prior`."""
         if isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "prior() needs columns that are players in all rows; players= numbers the entries "
-                "of each instance. Give Pr[S] as an array [2**P]."
+                "prior() needs columns that are players in all rows. Give Pr[S] as [2**P]."
             )
-        return prior_of(self.data, self.players, self.weights)
+        return arguments.prior_of(self.data, self.players, self.weights)
 
     def kept_of(self, X: Any, rows: Any) -> tuple[Any, Any]:
         """(the individuals X as a result keeps them, the index of their frame or None).
@@ -176,7 +156,9 @@ class QIIProblem:
         """Origin of the explained rows, from the argument: "none", "data", "part" of them,
         "given".
         """
-        return whose_rows(X, self.private) if self.groups is None else "none"
+        if self.groups is not None or X is None:
+            return "data" if self.groups is None else "none"
+        return "part" if any(shares_memory(X, rows) for rows in self.private) else "given"
 
     def model_identity(self) -> str | None:
         """Returns the identity of the model for these rows; None: it cannot be recognised later."""
@@ -196,11 +178,6 @@ class QIIProblem:
         full = self.table.read(self.subsample.full, "data", self.model.allow_nan, "the data")
         return self.plain_rows(full)
 
-    @property
-    def pool_rows(self) -> Any:
-        """The donors of positive weight, as the model takes them."""
-        return self.evaluator.engine.replacement.as_read
-
     def described(self) -> str:
         """The text of the repr."""
         as_what = "" if self.measured == self.interest.name else f" (measured as {self.measured!r})"
@@ -218,9 +195,9 @@ class QIIProblem:
         parts += [f"{len(rows_of(self.data)):,} data rows{weighted}", self._pool_described()]
         parts.append("exact" if self.samples is None else f"samples={self.samples:,}")
         if self.samples is not None:
-            parts.append(f"scheme={self.scheme!r}")
-        if self.stop is not None:
-            parts.append(f"stop={self.stop!r}")
+            parts.append(f"scheme={self.plan.scheme!r}")
+        if self.plan.stop is not None:
+            parts.append(f"stop={self.plan.stop!r}")
         return f"QII({', '.join(parts)}, {self.players.count} players)"
 
     def _pool_described(self) -> str:
@@ -241,7 +218,12 @@ class QIIProblem:
 
     def is_data(self, rows: Any) -> bool | None:
         """Whether the explained rows, as read, are the data; None if there are none."""
-        return None if rows is None else is_data(self.table, rows, self.data)
+        if rows is None:
+            return None
+        if rows is self.data or len(rows_of(rows)) != len(rows_of(self.data)):
+            return rows is self.data
+        table, codes = self.table.encode(self.data)  # one encoding: a frame's texts compare
+        return same_rows(codes, table.encode(rows)[1])
 
     def ready(self) -> None:
         """Makes the score, for which the positive label must be known."""
@@ -258,10 +240,8 @@ class QIIProblem:
                 positive_of(self.model, None, self._given_positive, self.data)
             self.evaluator.measure(self.outcome.score_for(self.positive))
 
-    def begin(
-        self, X: Any, distances: bool = True, evaluator: Evaluator | None = None
-    ) -> tuple[GameRun, Any, Any, float]:
-        """(the game, the explained rows, the clock as it is now, the time); X as for the methods.
+    def begin(self, X: Any, distances: bool = True, evaluator: Evaluator | None = None) -> QiiRun:
+        """Begins a run; X as for the methods.
 
         The game can be run after `ready`, which may call the model: refuse first. evaluator: a
         plan's evaluator, whose game runs nothing; None: the problem's own.
@@ -272,8 +252,7 @@ class QIIProblem:
         if self.groups is not None:
             if X is not None:
                 raise InputError(
-                    f"X cannot go with quantity={self.interest.name!r}, one number for the "
-                    "whole data. Leave it out, or say quantity='individual' or 'actual'."
+                    f"X cannot go with quantity={self.interest.name!r} of the data. Leave it out."
                 )
         elif X is None:
             rows = self.data
@@ -282,34 +261,29 @@ class QIIProblem:
             rows = self.table.read(X, "X", self.model.allow_nan, "the data")
         self.evaluator.engine.refuse_too_little_memory()
         quantity = self._quantity(distances)
-        own = self.data if rows is None else rows
+        explained = self.data if rows is None else rows
         if isinstance(self.players, PerInstancePlayers):
-            self.players.refuse_others(len(rows_of(own)))
-        self.players.refuse_unclear(len(rows_of(own)))
-        if evaluator is None:
-            encoded = self._encoded if own is self.data else None
-            game = GameRun(self.evaluator, own, quantity, encoded=encoded)
-        else:
-            game = GameRun(evaluator, own, quantity, asks=False)
-        return game, rows, self.evaluator.start(), started
+            self.players.refuse_others(len(rows_of(explained)))
+        self.players.refuse_unclear(len(rows_of(explained)))
+        asks = evaluator is None
+        encoded = self._encoded if asks and explained is self.data else None
+        game = GameRun(evaluator or self.evaluator, explained, quantity, asks=asks, encoded=encoded)
+        return QiiRun(game, rows, X, self.evaluator.start(), started)
 
     def _encoded(self) -> tuple[CodeTable, np.ndarray]:
         """The data as codes. A translation encodes them once for all questions.
 
         A translation is compared with its estimator on all rows that it encodes.
         """
-        evaluator = self.evaluator
+        evaluator, cache = self.evaluator, self._codes
         if not isinstance(evaluator.engine.replacement.table, CodedTable):
             return evaluator.encoded(self.data)
-        kept = self._codes
-        if (
-            not evaluator.answers()
-            or kept is None
-            or kept[0] is not evaluator.engine.replacement.table
-        ):
-            found = evaluator.encoded(self.data)
-            self._codes = kept = evaluator.engine.replacement.table, found
-        return kept[1]
+        if cache is None or cache[0] is not evaluator.engine.replacement.table:
+            cache = None
+        if cache is None or not evaluator.answers():
+            encoded = evaluator.encoded(self.data)
+            self._codes = cache = evaluator.engine.replacement.table, encoded
+        return cache[1]
 
     def planner(self) -> Evaluator:
         """An evaluator for plans.
@@ -348,14 +322,13 @@ def members_of(
     if not interest.of_members:
         if members is not None:
             raise InputError(
-                f"members= goes with quantity='group', 'disparity' and 'ratio', not with "
-                f"{interest.name!r}. Leave it out."
+                f"members= goes with quantity='group', 'disparity', 'ratio', not {interest.name!r}."
             )
         return None
     if members is None:
         raise InputError(
-            f"members= is needed for quantity={interest.name!r}: a bool for each data row, "
-            "{column: value}, or a function of the data."
+            f"members= is needed for quantity={interest.name!r}: bools, {{column: value}}, a "
+            "function."
         )
     if isinstance(members, Mapping):
         mask = _by_values(members, data, names, N)
@@ -367,8 +340,7 @@ def members_of(
         raise InputError("members: the group is empty, so it has no share of outcomes.")
     if interest.whom == "members and rest" and mask.all():
         raise InputError(
-            f"members: the group is everybody, so quantity={interest.name!r} has nobody to compare "
-            "it with. Say quantity='rate'."
+            f"members: the group is everybody, and {interest.name!r} has a rest. Say 'rate'."
         )
     return mask
 
@@ -383,32 +355,31 @@ def _by_values(members: Mapping[Any, Any], data: Any, names: tuple[str, ...], N:
         if hasattr(value, "__len__") and not isinstance(value, str | bytes):
             raise InputTypeError(
                 f"members: {{{label!r}: value}} takes one value, got {type(value).__name__} "
-                f"{value!r}. For several say a function of the data, as lambda data: "
-                f"data[{label!r}].isin([...])."
+                f"{value!r}. For several say lambda data: data[{label!r}].isin([...])."
             )
         values = rows_of(data).column(j)
-        own = np.asarray(values == value)
-        if own.shape != (N,):
-            own = np.zeros(N, bool)
-        if not own.any():
+        equal = np.asarray(values == value)
+        if equal.shape != (N,):
+            equal = np.zeros(N, bool)
+        if not equal.any():
             seen = list(dict.fromkeys(np.asarray(values).tolist()[:1000]))[:10]
             raise InputError(
                 f"members: no data row has {value!r} in column {names[j]!r}; it has {seen}."
             )
-        mask &= own
+        mask &= equal
     return mask
 
 
-def _bools(given: Any, data: Any, N: int, name: str) -> np.ndarray:
-    given = aligned(given, data, name)
+def _bools(members: Any, data: Any, N: int, name: str) -> np.ndarray:
+    members = aligned(members, data, name)
     try:
-        mask = np.asarray(given)
+        mask = np.asarray(members)
     except (TypeError, ValueError):
         mask = np.zeros(0)
     if mask.dtype.kind != "b":
         raise InputTypeError(
-            f"{name} must be True or False for each data row, got {type(given).__name__} of "
-            f"{mask.dtype}. Or say {{column: value}}."
+            f"{name} must be True or False for each data row, got {mask.dtype}, or {{column: "
+            "value}}."
         )
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
@@ -455,8 +426,7 @@ def refuse_sample_weights(
     weighted = data_weights is not None or (pool is None and pool_weights is not None)
     if subsample is not None and weighted:
         raise InputError(
-            "data_weights and pool_weights cannot be used with a Subsample of secret rows. "
-            "Leave them out, or release the full data."
+            "data_weights and pool_weights cannot be combined with a Subsample. Leave them out."
         )
 
 
@@ -469,8 +439,7 @@ def members_drawn(
     mask = subsample.of_full(full)
     if not mask.any() or (interest.whom == "members and rest" and mask.all()):
         raise InputError(
-            f"data: of the {len(mask):,} rows drawn {int(mask.sum()):,} are members=; both sides "
-            "need rows. Draw another subsample, or a larger one."
+            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=. Draw more rows."
         )
     return mask
 
@@ -482,21 +451,14 @@ def sample_of(subsample: Subsample, full: np.ndarray | None) -> Sample:
     number, a member was drawn with probability drawn members / members, and the others with theirs:
     the larger of the two is what amplifies privacy.
     """
-    own = subsample.sample
+    sample = subsample.sample
     if full is None:
-        return own
+        return sample
     drawn = subsample.of_full(full)
-    rates = [own.rate, drawn.sum() / full.sum()]
+    rates = [sample.rate, drawn.sum() / full.sum()]
     if not full.all():
         rates.append((~drawn).sum() / (~full).sum())
-    return replace(own, rate=float(max(rates)))  # `release` stays one object for both
-
-
-def sample_facts(sample: Sample | None) -> dict[str, Any]:
-    """Returns what the provenance says of a subsample."""
-    if sample is None:
-        return {"subsample": None}
-    return {"subsample": {"rows": sample.rows, "full_rows": sample.full_rows, "rate": sample.rate}}
+    return replace(sample, rate=float(max(rates)))  # `release` stays one object for both
 
 
 # Whose rows the pool and the people explained are follows from what was passed. Values of private
@@ -528,17 +490,9 @@ def pool_is_data(rows: Any, replacement: Replacement) -> bool:
     """
     if replacement.kind != "rows" or replacement.rows_given != len(rows_of(rows)):
         return False
-    own = replacement.table.encode(rows)[1]
-    kept = replacement.row
-    return same_rows(own[kept] if len(kept) < len(own) else own, replacement.for_loops)
-
-
-def is_data(table: CodeTable, X: Any, data: Any) -> bool:
-    """Whether rows X are the data's rows, both as read."""
-    if X is data or len(rows_of(X)) != len(rows_of(data)):
-        return X is data
-    table, own = table.encode(data)  # one encoding of both: codes of a frame's texts compare
-    return same_rows(own, table.encode(X)[1])
+    codes = replacement.table.encode(rows)[1]
+    places = replacement.row
+    return same_rows(codes[places] if len(places) < len(codes) else codes, replacement.for_loops)
 
 
 def same_rows(a: Any, b: Any) -> bool:
@@ -563,21 +517,7 @@ def whose_pool(pool: Any, data: Any, private: Sequence[Any]) -> str:
     """
     if pool is None or is_same(pool, data):
         return "data"
-    rows = _source(pool)
+    rows = pool  # or the row of a Baseline, or the rows that it is a median of
+    if isinstance(pool, Baseline):
+        rows = pool.rows if isinstance(pool.row, str) else pool.row
     return "part" if any(shares_memory(rows, one) for one in (data, *private)) else "other"
-
-
-def whose_rows(X: Any, private: Sequence[Any]) -> str:
-    """ "data": no rows were given; "part": memory of private rows; "given": public rows."""
-    if X is None:
-        return "data"
-    return "part" if any(shares_memory(X, one) for one in private) else "given"
-
-
-def _source(pool: Any) -> Any:
-    """The rows behind a pool: itself, the row of a `Baseline`, or the rows that it is a median
-    of.
-    """
-    if not isinstance(pool, Baseline):
-        return pool
-    return pool.rows if isinstance(pool.row, str) else pool.row

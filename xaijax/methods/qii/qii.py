@@ -17,19 +17,11 @@ from xaijax.games.measure.quantity import refuse_not_finite
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.run import GameRun
 from xaijax.methods.progress import plan_of
-from xaijax.methods.qii import exact
+from xaijax.methods.qii import exact, sampled
 from xaijax.methods.qii.exact import qii_index, refuse_long_list, warn_long_list
 from xaijax.methods.qii.problem import QIIProblem
 from xaijax.methods.qii.quantities import Interest
 from xaijax.methods.qii.record import done, fingerprint_of_run, kept_table
-from xaijax.methods.qii.sampled import (
-    of_a_list,
-    refuse_long_draws,
-    refuse_stop,
-    sampled_cost,
-    sampled_index,
-    sampled_list,
-)
 from xaijax.models import explainer_class
 from xaijax.players.index import SizeLimited, named
 from xaijax.players.sets import player_place, set_of_players
@@ -173,7 +165,7 @@ class QII:
         tile: int | None = None,
     ) -> None:
         given = {name: one for name, one in locals().items() if name != "self"}
-        self._problem = QIIProblem(**given)
+        self._problem = QIIProblem(given)
 
     @property
     def positive(self) -> Any:
@@ -201,9 +193,8 @@ class QII:
             probabilities. base_values are Q(all replaced), or 0 for distances (all but "subtract");
             stats["quantity"] is Q(nothing replaced).
         """
-        game, rows, before, started = self._problem.begin(X)
-        found = singles(self._problem, game)
-        return done(self._problem, game, found, "unary", None, X, rows, before, started)
+        run = self._problem.begin(X)
+        return done(self._problem, run, singles(self._problem, run.game))
 
     def influence(
         self, S: Iterable[int | str] | np.ndarray, X: Rows | None = None, return_std: bool = False
@@ -294,15 +285,15 @@ class QII:
         """
         players, otherwise = self._problem.players.count, self._problem.otherwise
         read = qii_index(index, players, threshold, absolute, otherwise)
-        game, rows, before, started = self._problem.begin(X)
-        ready = self._problem.ready
+        run, ready = self._problem.begin(X), self._problem.ready
+        game = run.game
         if self._problem.samples is None:
-            found = exact.explained(game, read, self._problem.distance is None, ready)
+            influences = exact.explained(game, read, self._problem.distance is None, ready)
         else:
-            drawn = sampled_index(game, read, self._problem.plan, ready)
+            drawn = sampled.sampled_index(game, read, self._problem.plan, ready)
             ends = exact.ends(game)
-            found = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
-        return done(self._problem, game, found, read.name, read, X, rows, before, started)
+            influences = exact.Influences(drawn.values, *ends, drawn.std_errors, stats=drawn.stats)
+        return done(self._problem, run, influences, read)
 
     def plan(
         self,
@@ -327,7 +318,7 @@ class QII:
         if problem.samples is None:
             exact.explained_cost(game, read)
         else:
-            sampled_cost(game, read, problem.plan)
+            sampled.sampled_cost(game, read, problem.plan)
         return plan_of(game, "exact" if problem.samples is None else "sampled")
 
     def fingerprint(
@@ -368,14 +359,12 @@ class QII:
         """
         if self._problem.samples is not None:
             raise InputError(
-                "samples= draws marginal influences, and game() asks all 2^P sets. Make the QII "
-                "with samples=None, or say explain()."
+                "samples= draws marginal influences. Say samples=None for game(), or explain()."
             )
         game, rows, *_ = self._problem.begin(X)
         if self._problem.distance is None and self._problem.outcome.kind == "proba":
             raise InputError(
-                "game() of outcome='proba' has a vector for every set. Say difference='l1' (or "
-                "another), outcome='score' for one class, or explain()."
+                "game() of outcome='proba' has vectors. Say difference='l1', or outcome='score'."
             )
         return kept_table(self._problem, game, rows, X)
 
@@ -404,9 +393,9 @@ class QII:
             InputError: the quantity is neither "disparity" nor "ratio", or there is a distance or
                 vectors.
         """
-        asked = self._problem
-        refuse_no_gap(asked.interest.name, asked.difference, asked.outcome.kind)
-        left = ~set_of_players(protected, asked.players.names, "protected")
+        problem = self._problem
+        refuse_no_gap(problem.interest.name, problem.difference, problem.outcome.kind)
+        left = ~set_of_players(protected, problem.players.names, "protected")
         return ranked(self.unary() if index is None else self.explain(index=index), left)
 
     def prior(self) -> np.ndarray:
@@ -432,18 +421,14 @@ def singles(problem: QIIProblem, game: GameRun) -> exact.Influences:
     problem.ready()
     if problem.samples is None:
         warn_long_list(game, replaced)
-    base, full = exact.ends(game) if subtract else _distance_ends(problem, game)
+    games = game.N if problem.groups is None else 1
+    base, full = exact.ends(game) if subtract else np.zeros((2, games, 1))
     if problem.samples is None:
         v = exact.list_of(game, replaced[1:], subtract)
         return exact.Influences(v, base, full, exact.noise_errors(game, np.full(v.shape[1], 2)))
     contrast = np.concatenate([np.ones((P, 1)), -np.eye(P)], axis=1)
-    drawn = sampled_list(game, replaced, contrast, problem.plan)
+    drawn = sampled.sampled_list(game, replaced, contrast, problem.plan)
     return exact.Influences(drawn.values, base, full, drawn.std_errors, stats=drawn.stats)
-
-
-def _distance_ends(problem: QIIProblem, game: GameRun) -> tuple[np.ndarray, np.ndarray]:
-    zero = np.zeros((game.N if problem.groups is None else 1, 1))
-    return zero, zero
 
 
 def change(
@@ -456,7 +441,7 @@ def change(
     if problem.samples is None:
         warn_long_list(game, replaced)
     if problem.samples is not None and not _ends_only(problem, replaced):
-        drawn = sampled_list(game, replaced, factors[None], problem.plan)
+        drawn = sampled.sampled_list(game, replaced, factors[None], problem.plan)
         return drawn.values[:, 0], drawn.std_errors[:, 0]
     Q = exact.values_of(game, replaced)
     sign = 1.0 if problem.distance is None else -1.0  # distances grow as Q falls
@@ -466,11 +451,11 @@ def change(
 
 
 def _refuse_long(problem: QIIProblem, game: GameRun, replaced: np.ndarray) -> None:
-    refuse_stop(game, problem.plan)
+    sampled.refuse_stop(game, problem.plan)
     if problem.samples is None:
         refuse_long_list(game, replaced)
     elif not _ends_only(problem, replaced):
-        refuse_long_draws(game, len(replaced), of_a_list(game, problem.plan))
+        sampled.refuse_long_draws(game, len(replaced), sampled.of_a_list(game, problem.plan))
 
 
 def _ends_only(problem: QIIProblem, replaced: np.ndarray) -> bool:
@@ -523,17 +508,15 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
         raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
     if outcome == "proba":
         raise InputError(
-            "outcome='proba' has a gap for every class, so there is no one order of proxies. Say "
-            "outcome='score' for the positive class, or outcome='label'."
+            "outcome='proba' has no one order of proxies, a gap a class. Say outcome='label'."
         )
     if difference != "subtract":
         raise InputError(
-            f"difference={difference!r} is a distance, which does not say whether a gap shrinks. "
-            "Say difference='subtract' for proxies."
+            f"difference={difference!r} is a distance. Say difference='subtract' for proxies."
         )
 
 
-def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
+def ranked(explanation: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     """The players left [P] of a disparity's influences [1, P], the largest reduction first.
 
     The reduction of the absolute gap g = |Q - c|, c = 0 for a disparity and 1 for a ratio, is |Q -
@@ -542,17 +525,17 @@ def ranked(found: Explanation, left: np.ndarray) -> tuple[Proxy, ...]:
     which the gap shrinks. A signed one below 0, and a ratio below 1, are reduced by influences
     below 0. Deegan-Packel's shares are not amounts: they are ordered as they are.
     """
-    facts = found.provenance
-    values = found.values[0]
-    errors = found.std_errors
+    facts = explanation.provenance
+    values = explanation.values[0]
+    errors = explanation.std_errors
     reduction = values
-    if not named(found.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
-        gap = float(found.stats["quantity"][0]) - ALIKE[facts["quantity"]]
+    if not named(explanation.kind).simple and (facts["signed"] or facts["quantity"] == "ratio"):
+        gap = float(explanation.stats["quantity"][0]) - ALIKE[facts["quantity"]]
         reduction = abs(gap) - np.abs(gap - values)
     order = [i for i in np.argsort(-reduction, kind="stable") if left[i]]
     return tuple(
         Proxy(
-            found.feature_names[i],
+            explanation.feature_names[i],
             float(values[i]),
             None if errors is None else float(errors[0, i]),
             float(reduction[i]),

@@ -94,13 +94,11 @@ class Interest:
         if self.whom != "members and rest":
             if self.combine is not None:
                 raise InputError(
-                    f"combine makes one of two means, and whom={self.whom!r} has one. Leave it "
-                    "out, or say whom='members and rest'."
+                    f"combine makes one of two means, and {self.whom!r} has one. Leave it out."
                 )
         elif self.combine is None:
             raise InputError(
-                "combine is needed for whom='members and rest': two factors, as (1, -1) for the "
-                "gap between both means, or a function of [2, C, K] that returns [C, K]."
+                "combine is needed for 'members and rest': two factors as (1, -1), or a function."
             )
         elif not callable(self.combine):
             object.__setattr__(self, "combine", _factors(self.combine))

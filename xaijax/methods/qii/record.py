@@ -19,7 +19,7 @@ from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import certificate, held
 from xaijax.methods.qii import exact
 from xaijax.methods.qii.exact import Influences, QiiIndex
-from xaijax.methods.qii.problem import QIIProblem
+from xaijax.methods.qii.problem import QIIProblem, QiiRun
 from xaijax.methods.qii.recount import QiiRecount
 from xaijax.methods.record import cost_of, digest_of, digests, numbers, sizes
 from xaijax.players.index import named
@@ -31,35 +31,26 @@ from xaijax.results.recount import remember
 
 
 def done(
-    problem: QIIProblem,
-    game: GameRun,
-    found: Influences,
-    kind: str,
-    index: QiiIndex | None,
-    X: Any,
-    rows: Any,
-    before: Any,
-    started: float,
+    problem: QIIProblem, run: QiiRun, influences: Influences, index: QiiIndex | None = None
 ) -> Explanation:
     """Returns the Explanation of a finished run, which knows how its sums are counted again.
 
-    X, rows: the individuals as given and as read, None for quantities of the data; before, started:
-    the clock and the time when the run began.
+    index: None: unary influences.
     """
-    seconds = time.perf_counter() - started
+    seconds, kind = time.perf_counter() - run.started, "unary" if index is None else index.name
+    game, X, rows = run.game, run.X, run.rows
     data, instance_index = problem.kept_of(X, rows)
-    scalar = game.probe().outputs == 1 or found.values.shape[2] == 1
-    errors = found.std_errors
-    names = None if scalar else _output_names(problem, game)
+    scalar = game.probe().outputs == 1 or influences.values.shape[2] == 1
+    errors = influences.std_errors
     made = Explanation(
-        **numbers(found.values, found.base, errors, scalar),
+        **numbers(influences.values, influences.base, errors, scalar),
         data=data,
         instance_index=instance_index,
         feature_names=problem.players.names,
-        output_names=names,
+        output_names=None if scalar else _output_names(problem, game),
         exact=errors is None,
         kind=kind,
-        stats=_stats(problem, game, found, kind, before, seconds),
+        stats=_stats(problem, run, influences, kind, seconds),
         provenance=provenance(problem, game, index, rows) | {"explained": problem.whose(X)},
         present=getattr(problem.players, "present", None) if game.quantity.groups is None else None,
     )
@@ -89,28 +80,29 @@ def _output_names(problem: QIIProblem, game: GameRun) -> tuple[str, ...]:
 
 
 def _stats(
-    problem: QIIProblem, game: GameRun, found: Influences, kind: str, before: Any, seconds: float
+    problem: QIIProblem, run: QiiRun, influences: Influences, kind: str, seconds: float
 ) -> dict[str, Any]:
-    evaluator = game.evaluator
-    evaluator.finish()
-    donors = evaluator.engine.replacement.count
+    game = run.game
+    game.evaluator.finish()
+    donors = game.engine.replacement.count
     stats: dict[str, Any] = {
-        **cost_of(game, before, seconds),
-        "estimator": "exact" if problem.samples is None else f"draws, {problem.scheme}",
+        **cost_of(game, run.before, seconds),
+        "estimator": "exact" if problem.samples is None else f"draws, {problem.plan.scheme}",
         "budget": problem.samples,
-        "seed": problem.seed,
+        "seed": problem.plan.seed,
         "checked_rows": 0 if game.structure is None else game.N + donors,
         # Implicit in an Explainer's base + values, but not here: Q(nothing replaced).
-        "quantity": found.full[:, 0] if found.full.shape[1] == 1 else found.full,
+        "quantity": influences.full[:, 0] if influences.full.shape[1] == 1 else influences.full,
+        **(influences.stats or {}),
+        **functions_of(problem),
     }
-    stats |= found.stats or {}
-    stats |= functions_of(problem)
-    if named(kind).efficient and found.std_errors is None:
+    if named(kind).efficient and influences.std_errors is None:
         subtract = problem.difference == "subtract"
-        full = found.full if subtract else _total(found)
+        # v(all replaced), which distances sum to, is kept in stats["total"].
+        full = influences.full if subtract else stats["total"].reshape(len(influences.base), -1)
         stats["efficiency_residual"], stats["efficiency_bound"] = held(
             game,
-            lambda whole: _certificate(game, found, full, whole if subtract else None),
+            lambda whole: _certificate(game, influences, full, whole if subtract else None),
             subtract and game.engine.model.deterministic,
         )
     return stats
@@ -120,21 +112,15 @@ def functions_of(problem: QIIProblem) -> dict[str, str]:
     """Fingerprints of the functions of score and difference, since two functions may have one
     name.
     """
-    one = problem.interest
-    marks = {"quantity_fingerprint": digest_of((one.whom, one.agrees, one.score, one.combine))}
+    what = problem.interest
+    marks = {"quantity_fingerprint": digest_of((what.whom, what.agrees, what.score, what.combine))}
     if problem.distance is not None:
         marks["difference_fingerprint"] = digest_of(problem.distance)
     return marks
 
 
-def _total(found: Influences) -> np.ndarray:
-    """v(all replaced), which distances sum to; kept in stats["total"]."""
-    assert found.stats is not None
-    return found.stats["total"].reshape(found.base.shape[0], -1)
-
-
 def _certificate(
-    game: GameRun, found: Influences, full: np.ndarray, whole: Any
+    game: GameRun, influences: Influences, full: np.ndarray, whole: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """(residual, bound) [N] each; see `explainer.record.certificate`.
 
@@ -142,14 +128,15 @@ def _certificate(
     error. Two means that cancel still round as numbers of their own size, which is within the
     outcome's bounds.
     """
-    N = len(found.values)
-    span = np.zeros(N) if found.span is None else found.span
+    N = len(influences.values)
+    span = np.zeros(N) if influences.span is None else influences.span
     summed = np.full(N, 2.0 ** min(game.P, 24))
-    answer = InstanceValues.exact(Estimate(found.values, found.base, full, None, span, summed))
-    evaluator = game.evaluator
-    donors, exact = evaluator.engine.replacement.weights, np.ones(N, bool)
-    model, size = evaluator.engine.model, game.subtracted
-    residual, bound = certificate(answer, donors, model, exact, whole, subtracted=size)
+    answer = InstanceValues.exact(
+        Estimate(influences.values, influences.base, full, None, span, summed)
+    )
+    model, exact = game.engine.model, np.ones(N, bool)
+    subtracted = game.subtracted
+    residual, bound = certificate(game, model, answer, exact, whole, subtracted=subtracted)
     return residual, 2 * bound if game.quantity.groups is not None else bound
 
 
@@ -180,11 +167,11 @@ def provenance(
         **problem.facts,
         "X_is_data": problem.is_data(rows),
         **sizes(model, problem.players, game.N if game.quantity.groups is None else 1, game.P),
-        "scheme": "exact" if problem.samples is None else problem.scheme,
+        "scheme": "exact" if problem.samples is None else problem.plan.scheme,
         "samples": problem.samples,
-        "stop": problem.stop,
-        "epsilon": None if problem.stop is None else problem.plan.epsilon,
-        "delta": None if problem.stop is None else problem.plan.delta,
+        "stop": problem.plan.stop,
+        "epsilon": None if problem.plan.stop is None else problem.plan.epsilon,
+        "delta": None if problem.plan.stop is None else problem.plan.delta,
     }
     if index is not None:
         facts["index_weights"] = _weights(index, game.P)
@@ -203,21 +190,21 @@ def _weights(index: QiiIndex, P: int) -> Any:
     return {"largest_mass": float((index.chance[:, None] * without).sum(axis=0).max())}
 
 
-def kept_table(asked: QIIProblem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
+def kept_table(problem: QIIProblem, game: GameRun, rows: Any, X: Any) -> CoalitionTable:
     """The table of a game; rows: the individuals X as read, None for quantities of the data.
 
     Its interactions keep the rows, the provenance of the quantity, and the fingerprints of the pool
     and of the model, by which `merge` recognises one question.
     """
-    values, rounding = exact.whole_table(game, asked.distance is None, asked.ready)
-    table = CoalitionTable(values[:, :, 0], asked.players.names, rounding)
+    values, rounding = exact.whole_table(game, problem.distance is None, problem.ready)
+    table = CoalitionTable(values[:, :, 0], problem.players.names, rounding)
     marks = {
         **digests(game),
         "backend": game.engine.model.backend,
         "model_rows": game.count.distinct,
-        **functions_of(asked),
+        **functions_of(problem),
     }
-    data, index = asked.kept_of(X, rows)
-    present = getattr(asked.players, "present", None) if game.quantity.groups is None else None
-    table.origin = TableOrigin(data, marks, provenance(asked, game, None, rows), present, index)
+    data, index = problem.kept_of(X, rows)
+    present = getattr(problem.players, "present", None) if game.quantity.groups is None else None
+    table.origin = TableOrigin(data, marks, provenance(problem, game, None, rows), present, index)
     return table

@@ -81,7 +81,7 @@ class QiiRecount:
             return "each instance has its own players or baseline, and no bound is proved for these"
         if not problem.evaluator.engine.model.deterministic:
             return "the model is declared deterministic=False, so a row has no answer of its own"
-        if is_prior(problem, self.chance):
+        if self._is_prior():
             return (
                 "its index is Pr[S] = prior() of the data (to six digits), a function of the "
                 "private rows; give Pr[S] of public rows"
@@ -90,13 +90,36 @@ class QiiRecount:
             return "its bounds= are beyond 2^24. Rescale the score, and with it bounds="
         return None
 
+    def _is_prior(self) -> bool:
+        """Whether Pr[S] equals that of the data, or of all rows of a subsample, to six digits."""
+        problem, chance = self._problem, self.chance
+        if chance is None or isinstance(problem.players, PerInstancePlayers):
+            return False
+        full = problem.full_rows
+        weighted = (problem.data, problem.weights), (full, np.full(len(full), 1 / len(full)))
+        try:
+            priors = [prior_of(rows, problem.players, weights) for rows, weights in weighted]
+        except InputError:  # the data has no prior over sets
+            return False
+        return any(np.allclose(chance, prior, rtol=1e-5, atol=1e-6) for prior in priors)
+
     def copies(self) -> Sequence[str]:
         """Arguments passed as public whose rows all occur in the data; for a warning only."""
-        return copies(self._problem, self._rows)
+        problem = self._problem
+        pool = _pool(problem) if problem.facts["whose_pool"] == "other" else None
+        public = {"X=": self._rows, "pool=": pool}
+        return [
+            name
+            for name, rows in public.items()
+            if rows is not None and all_among(problem.table, rows, problem.full_rows)
+        ]
 
     def other_labels(self) -> bool:
         """Whether labels other than 0 and 1 occur without declared classes; for a warning only."""
-        return other_labels(self._problem)
+        problem = self._problem
+        if problem.facts["positive_given"]:
+            return False
+        return not set(np.unique(problem.model.labels(problem.data)).tolist()) <= {0, 1}
 
     def identity(self) -> Mapping[str, Any] | None:
         """Texts that distinguish this question from any other: its data, rows, model, players.
@@ -116,7 +139,7 @@ class QiiRecount:
         return {
             "model": model,
             "data": _of_rows(problem.full_rows),
-            "pool": None if own else _of_rows(problem.pool_rows),
+            "pool": None if own else _of_rows(donors.as_read),
             "rows": None if self._rows is None else _of_rows(problem.plain_rows(self._rows)),
             "members": None if problem.full_mask is None else _of_rows(problem.full_mask),
             "data_weights": _of_rows(problem.groups) if weighted else None,
@@ -143,27 +166,27 @@ class QiiRecount:
         replaced = all_masks(P)
         if self._index is None:
             replaced = np.concatenate([np.zeros((1, P), bool), np.eye(P, dtype=bool)])
-        given, known = problem.evaluator.engine, problem.facts["positive_given"]
-        check_unchanged(given.model)  # the explained fit must be the counted one
+        engine, known = problem.evaluator.engine, problem.facts["positive_given"]
+        check_unchanged(engine.model)  # the explained fit must be the counted one
         # The estimator itself is called: whether its translation answers depends on the private
         # rows. Each row is computed in its place by the model as it is: no merged rows, no
         # structure.
-        model = replace(given.model.as_fitted, structure="plain")
+        model = replace(engine.model.as_fitted, structure="plain")
         limits = replace(
-            given.limits,
-            devices=given.devices[:1],
-            memory=given.memory.whole,
+            engine.limits,
+            devices=engine.devices[:1],
+            memory=engine.memory.whole,
             tile=problem.limits.tile,
             batch_rows=None,
             shares=False,
         )
         # The last label seen on the data is private; with labels 0 and 1 the positive one is 1.
-        score = given.score if known else problem.outcome.score_for(1)
-        donors = given.replacement.for_estimator()
+        score = engine.score if known else problem.outcome.score_for(1)
+        donors = engine.replacement.for_estimator()
         evaluator = Evaluator(model, donors, problem.players, limits, score=score)
         ask = GameRun(evaluator, problem.data if self._rows is None else self._rows)
         outer = self._outer()
-        inner = _whole(given.replacement.weights, given.replacement.weights_sum is not None)
+        inner = _whole(engine.replacement.weights, engine.replacement.weights_sum is not None)
         to_ints, unit, width = _integers(problem.outcome)
         agrees = problem.interest.agrees and problem.outcome.kind == "label"
         nothing = unit if agrees else None  # x keeps its class if nothing is replaced
@@ -223,40 +246,14 @@ def _finite(scores: np.ndarray) -> np.ndarray:
 
 def _of_rows(rows: Any) -> str:
     """A digest of an array or a frame: names, dtypes, shape, values."""
-    found, given, columns = hashlib.sha256(), rows_of(rows), [rows]
-    if given.is_frame:
-        columns = given.columns()
-        found.update(repr([str(name) for name in given.labels]).encode())
-    for one in map(np.ascontiguousarray, columns):
-        found.update(f"{one.dtype.str}{one.shape}".encode())
-        found.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())
-    return found.hexdigest()
-
-
-def is_prior(problem: QIIProblem, chance: np.ndarray | None) -> bool:
-    """Whether Pr[S] [2^P] equals that of the data, or of all rows of a subsample, to six digits."""
-    if chance is None or isinstance(problem.players, PerInstancePlayers):
-        return False
-    full = problem.full_rows
-    weighted = (problem.data, problem.weights), (full, np.full(len(full), 1 / len(full)))
-    try:
-        priors = [prior_of(rows, problem.players, weights) for rows, weights in weighted]
-    except InputError:  # the data has no prior over sets
-        return False
-    return any(np.allclose(chance, one, rtol=1e-5, atol=1e-6) for one in priors)
-
-
-def copies(problem: QIIProblem, X: Any) -> list[str]:
-    """The arguments passed as public whose rows all occur in the data.
-
-    X: the individuals as read; None for quantities of the data.
-    """
-    found = {"X=": X, "pool=": _pool(problem) if problem.facts["whose_pool"] == "other" else None}
-    return [
-        name
-        for name, rows in found.items()
-        if rows is not None and all_among(problem.table, rows, problem.full_rows)
-    ]
+    digest, table, columns = hashlib.sha256(), rows_of(rows), [rows]
+    if table.is_frame:
+        columns = table.columns()
+        digest.update(repr([str(name) for name in table.labels]).encode())
+    for data in map(np.ascontiguousarray, columns):
+        digest.update(f"{data.dtype.str}{data.shape}".encode())
+        digest.update(repr(data.tolist()).encode() if data.dtype.hasobject else data.tobytes())
+    return digest.hexdigest()
 
 
 def _pool(problem: QIIProblem) -> Any:
@@ -267,7 +264,7 @@ def _pool(problem: QIIProblem) -> Any:
             return problem.table.read(pool.rows, "pool", True, "the data")
         except InputError:
             pass
-    return problem.pool_rows
+    return problem.evaluator.engine.replacement.as_read
 
 
 def all_among(table: CodeTable, rows: Any, data: Any) -> bool:
@@ -279,10 +276,3 @@ def all_among(table: CodeTable, rows: Any, data: Any) -> bool:
 def _hashed(codes: Any) -> np.ndarray:
     parts = [hashes(agreement_codes(codes[i : i + STEP])) for i in range(0, len(codes), STEP)]
     return np.concatenate(parts)
-
-
-def other_labels(problem: QIIProblem) -> bool:
-    """Whether the data show labels other than 0 and 1 where no classes were declared."""
-    if problem.facts["positive_given"]:
-        return False
-    return not set(np.unique(problem.model.labels(problem.data)).tolist()) <= {0, 1}

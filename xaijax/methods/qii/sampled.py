@@ -56,10 +56,9 @@ def _factors(game: GameRun) -> np.ndarray:
     combine = game.quantity.combine
     if callable(combine):
         raise InputError(
-            f"quantity={game.quantity.measured!r} is made of two means, so its "
-            f"indices have no unbiased draws. Say {linear_form(game.quantity)}; or ask unary, "
-            "influence or marginal, which are sampled by their parts; or samples=None for exact "
-            f"values of up to {LARGEST_TABLE} players (group columns with players=)."
+            f"quantity={game.quantity.measured!r} is made of two means, so its indices have no "
+            f"unbiased draws. Say {linear_form(game.quantity)}, or ask unary, influence or "
+            f"marginal; or samples=None, up to {LARGEST_TABLE} players."
         )
     return np.ones(1) if combine is None else combine
 
@@ -71,8 +70,7 @@ def checked_design(game: GameRun, index: QiiIndex, plan: SamplingPlan) -> tuple[
     factors = _factors(game)
     if index.simple:
         raise InputError(
-            "index='deegan-packel' jumps as v crosses the threshold, so it is not sampled. Say "
-            "samples=None."
+            "index='deegan-packel' jumps at the threshold, and is not sampled. Say samples=None."
         )
     design = design_of(index, game.P, plan.seed)
     if plan.scheme == "fixed-pool":
@@ -88,7 +86,8 @@ def sampled_index(
     more.
     """
     design, factors = checked_design(game, index, plan)
-    largest = 2 * plan.width * float(np.max(design.factors if _ordered(design) else 1.0))
+    ordered = isinstance(design, designs.Orders)
+    largest = 2 * plan.width * float(np.max(design.factors if ordered else 1.0))
     if index.chance is not None:
         largest *= float(index.chance.sum())
     ready()
@@ -97,10 +96,6 @@ def sampled_index(
     if plan.scheme == "fixed-pool":
         return _fixed(game, design, rows, factors, plan)
     return _fresh(game, design, rows, factors, largest, plan)
-
-
-def _ordered(design: Any) -> bool:
-    return isinstance(design, designs.Orders)
 
 
 def design_of(index: QiiIndex, P: int, seed: int) -> Any:
@@ -116,8 +111,7 @@ def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
     """Raises InputError for a stopping rule of a quantity that is not a mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
-            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
-            "two. Leave stop= out, or say signed=True for a disparity."
+            f"stop='bernstein' bounds means; {game.quantity.measured!r} is of two. Leave it out."
         )
 
 
@@ -129,15 +123,13 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
     if plan.stop is None and rows > MOST_ROWS:
         raise InputError(
             f"samples={plan.samples:,} of {coalitions:,} model rows each, for {_games(game):,} "
-            f"games, are {rows:.2g} rows and more than 2^36. Say fewer samples= (how many an "
-            "accuracy takes: xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
+            f"games, are {rows:.2g} rows, more than 2^36. Say fewer, or stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
     if held > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, about {held:,} "
-            f"bytes, more than max_memory={game.engine.memory.whole:,}. Group columns with "
-            "players=, or raise max_memory=."
+            f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, {held:,} bytes, "
+            f"more than max_memory={game.engine.memory.whole:,}. Group columns with players=."
         )
 
 
@@ -247,14 +239,11 @@ def _fresh(
     plan: SamplingPlan,
 ) -> SampledValues:
     """Independent draws, until they are done or the stopping rule is met."""
-    values, errors, freedom, counts, bounds = [], [], [], [], []
-    for run in draws.runs(game, design, rows):
-        part = _one_run(run, factors, width, plan)
-        for kept, one in zip((values, errors, freedom, counts, bounds), part, strict=True):
-            kept.append(one)
-    stats = _stats(plan, np.concatenate(counts), np.concatenate(freedom))
+    runs = draws.runs(game, design, rows)
+    parts = zip(*(_one_run(run, factors, width, plan) for run in runs), strict=True)
+    values, errors, freedom, counts, bound = map(np.concatenate, parts)
+    stats = _stats(plan, counts, freedom)
     if plan.stop is not None:
-        bound = np.concatenate(bounds)
         stats["bernstein_half_width"] = bound
         wide = int((bound > plan.epsilon).sum())
         if wide:
@@ -263,7 +252,7 @@ def _fresh(
                 f"{plan.epsilon:g} within samples={plan.samples:,}; their std_errors say how far "
                 "they got. Raise samples= or epsilon=."
             )
-    return SampledValues(np.concatenate(values), np.concatenate(errors), stats)
+    return SampledValues(values, errors, stats)
 
 
 def looks(samples: int, chunk: int) -> list[int]:
@@ -388,6 +377,5 @@ def samples_needed(
         return math.ceil(width**2 * math.log(2 / share) / (2 * (epsilon / rates) ** 2))
     except (ArithmeticError, ValueError):  # 0, infinity, or a whole number beyond the floats
         raise InputError(
-            f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
-            "count. Give a larger epsilon or delta, or fewer indices or rates."
+            f"epsilon={epsilon:g}, delta={delta:g}: more draws than floats can count. Raise them."
         ) from None

@@ -118,7 +118,7 @@ class Baseline(ReplacementSource):
         rows = table.read(row, "background", model.allow_nan)
         return BaselineRow.of(model, table, rows, checks.row_weights(None, len(rows_of(rows))))
 
-    def for_rows(
+    def _for_rows(
         self, table: CodeTable, rows: Any, allow_nan: bool | NanColumns, argument: str
     ) -> Replacement:
         """The baseline of these rows, in codes of a table that knows them and it.

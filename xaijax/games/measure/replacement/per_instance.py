@@ -19,7 +19,7 @@ from xaijax.tables.table import CodedTable
 class RowOfEach(Replacement):
     """A row that is made of each instance: that of each, or one donor in their place.
 
-    Anchors draws from the rows themselves, row n that of instance n (`Baseline.for_rows`). The
+    Anchors draws from the rows themselves, row n that of instance n (`Baseline._for_rows`). The
     engine has one donor in their place; `PerInstanceTable` puts the rows into the instances' codes.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,22 +23,13 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
-from xaijax.games.measure.score import TargetColumn, largest, read_outputs, refuse_columns
+from xaijax.games.measure.score import TargetColumn, largest, refuse_columns
 from xaijax.games.refuse import minute
+from xaijax.methods import record
 from xaijax.methods.derivatives.gradients import reading, slopes
-from xaijax.methods.derivatives.gradients.run import (
-    PASSES,
-    GradientPrograms,
-    Lines,
-    base_answers,
-    base_rows,
-    drawn,
-    quadrature,
-    sizes_of,
-)
-from xaijax.methods.derivatives.gradients.space import Between, CodeSpace, Pair, space_of
+from xaijax.methods.derivatives.gradients import run as programs
+from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair, space_of
 from xaijax.methods.progress import progress_bar
-from xaijax.methods.record import background, cost, instances, numbers, sizes
 from xaijax.models import gradient_class
 from xaijax.players.players import PerInstancePlayers, Players, column_labels
 from xaijax.results.asked import output_question
@@ -150,7 +141,7 @@ class GradientExplainer:
         self._given = background, weights, players, limits
         self._of_each = baseline_fn_of(background)
         self._evaluator: Evaluator | None = None
-        self._runs: dict[int, GradientPrograms] = {}
+        self._runs: dict[int, programs.GradientPrograms] = {}
         if self._of_each is None:
             self._open()
 
@@ -205,20 +196,19 @@ class GradientExplainer:
         with progress_bar(progress, len(work) * run.lines.rows, "gradients") as bar:
             full = run.answers(work.codes)
             slopes.refuse_answers(full, "X row", allowed)
-            start = base_answers(run, work)
+            start = programs.base_answers(run, work)
             slopes.refuse_answers(start, "the background as seen from X row", allowed)
             base = np.broadcast_to(start, full.shape)
             if outputs is not None:
-                work = _with_column(work, largest(full) if names is None else names)
-                assert work.column is not None
-                place = work.column[:, None].astype(np.int64)
+                place = (largest(full) if names is None else names).astype(np.int64)
+                work = replace(work, column=place[:, 0].astype(np.int32))
                 full, base = (np.take_along_axis(one, place, axis=1) for one in (full, base))
             values, variances = run.values(work, bar.update)
         slopes.refuse_not_finite(values, allowed)
         slopes.warn_of_steps(values, full, base, run.lines.drawn)
-        answer = GradientResult(values, variances, full, base)
         seconds = time.perf_counter() - started
-        return explanation(self, X, rows, run, work, answer, before, seconds)
+        answer = values, variances, full, base
+        return explanation(self, X, rows, run, work, *answer, before, seconds)
 
     def plan(self, X: Rows, outputs: Outputs = None) -> Plan:
         """Computes the cost of explaining X before it is run.
@@ -237,16 +227,16 @@ class GradientExplainer:
         run, _ = self._run(work)
         if outputs is not None:
             TargetColumn().refuse(run.outputs)
-            work = _with_column(work, np.zeros((len(work), 1)))
+            work = replace(work, column=np.zeros(len(work), np.int32))
         N, compiled = len(work), run.engine.compiled
-        asked = N, base_rows(run, work)
-        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, asked))]
+        counts = N, programs.base_rows(run, work)
+        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, counts))]
         return Plan(
-            estimator=np.full(N, "sampled" if run.lines.drawn else "quadrature"),
+            estimator=np.full(N, run.estimator),
             model_rows=np.full(N, run.lines.rows, np.int64),
             structure=run.space.name,
             tile=run.sizes.rows,
-            model_calls=run.dispatches(N) + sum(map(run.answer_calls, asked)),
+            model_calls=run.dispatches(N) + sum(map(run.answer_calls, counts)),
             shares=run.sizes.held,
             programs=sum(compiled.lacks(recipe) for recipe in recipes),
             backend="jax",
@@ -294,7 +284,7 @@ class GradientExplainer:
         self._owner, P = reading.owner_of(self.players), self.players.count
         self._lines = self._lines_for(donors)
         if self._pair is None:
-            self._space: Any = CodeSpace(donors.columns)
+            self._space: Any = LineSpace(donors.columns)
             reading.refuse_whole_numbers(donors, self._owner, P)
         else:
             self._space = Between(self._pair, donors.table)
@@ -305,18 +295,17 @@ class GradientExplainer:
         checks.on_devices(background, "background", self._evaluator.engine.devices)
         return self._evaluator
 
-    def _lines_for(self, donors: Replacement) -> Lines:
+    def _lines_for(self, donors: Replacement) -> programs.Lines:
         """The points on lines; raises EnumerationLimitError for too many."""
         B, weights = donors.count, donors.weights
         if self.samples is not None:
-            return drawn(weights, self.samples, self.seed)
+            return programs.drawn(weights, self.samples, self.seed)
         if B * self.steps > MOST_ROWS:
             raise EnumerationLimitError(
                 f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
-                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples= (a "
-                "number of draws of a row and a point), or give fewer rows or steps."
+                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples=."
             )
-        return quadrature(weights, self.steps)
+        return programs.quadrature(weights, self.steps)
 
     def _read(self, X: Any, outputs: Any) -> tuple[Any, reading.Work, np.ndarray | None]:
         """(rows as read, the work for them, column numbers [N, 1] if they were given)."""
@@ -325,25 +314,23 @@ class GradientExplainer:
         table = evaluator.engine.replacement.table
         rows = table.read(X, "X", self.model.allow_nan)
         checks.on_devices(X, "X", evaluator.engine.devices)
-        N, names = len(rows_of(rows)), None
+        N = len(rows_of(rows))
         if isinstance(self.players, PerInstancePlayers):
             self.players.refuse_others(N)
         self.players.refuse_unclear(N)
-        if outputs is not None:
-            told = getattr(self.model, "output_names", None)
-            names = read_outputs(outputs, N, self.model.classes, told)
+        names = None if outputs is None else record.target_columns(self.model, outputs, rows)
         _, codes = evaluator.encoded(rows)
         slopes.refuse_host(evaluator.engine.model)
-        own = None
+        baselines = None
         if self.model.allow_nan and not isinstance(codes, MappedRows):  # else refused above
             reading.refuse_nan(codes, "X")
         if self._of_each is not None:
-            own = reading.baseline_fn(
+            baselines = reading.baseline_fn(
                 self._of_each, evaluator.engine.replacement, rows, self.model.allow_nan
             )
-        return rows, reading.Work(codes, own, self._owner), names
+        return rows, reading.Work(codes, baselines, self._owner), names
 
-    def _run(self, work: reading.Work) -> tuple[GradientPrograms, Any]:
+    def _run(self, work: reading.Work) -> tuple[programs.GradientPrograms, Any]:
         """(the programs, the clock before them); probes the model."""
         evaluator = self._open()
         before = replace(evaluator.clock)
@@ -351,32 +338,23 @@ class GradientExplainer:
         engine = evaluator.probe(table, np.asarray(work.codes[:FEW]))
         key = id(engine)
         if key not in self._runs:
-            findings = engine.findings
-            slopes.refuse_findings(engine.model, findings)
+            slopes.refuse_findings(engine.model, engine.findings)
             placement = placed(engine.devices, engine.model.params)
-            S = self._lines.times.shape[1]
-            sizes = sizes_of(
-                engine,
-                findings.jaxpr,
-                findings.rows,
-                len(self._lines.donor),
-                S,
-                findings.outputs,
-                placement.mesh.size,
-                self._lines.drawn,
-            )
+            sizes = programs.sizes_of(engine, self._lines, placement.mesh.size)
             lines, P = self._lines.cut(sizes.steps), self.players.count
             space = space_of(self._space, engine, sizes.rows)
-            self._runs = {key: GradientPrograms(engine, space, lines, sizes, placement, P)}
+            self._runs = {key: programs.GradientPrograms(engine, space, lines, sizes, placement, P)}
         run = self._runs[key]
         evaluator.clock.tile = run.sizes.rows
         return run, before
 
-    def _warn_long(self, run: GradientPrograms, N: int) -> None:
+    def _warn_long(self, run: programs.GradientPrograms, N: int) -> None:
         """Warns of a run of more than about a minute."""
         findings, rows = run.engine.findings, N * run.lines.rows
         K = run.outputs
-        each = operations(findings.jaxpr, findings.rows) * (PASSES + max(0, K - 1) * (PASSES - 1))
+        each = operations(findings.jaxpr, findings.rows) * (
+            programs.PASSES + max(0, K - 1) * (programs.PASSES - 1)
+        )
         if rows * each > minute(run.engine.devices):
             ways = "fewer rows, steps= or background rows, samples=, or outputs= of several"
             warn_slow(
@@ -389,109 +367,85 @@ def _samples(samples: Any, path: str, steps: int) -> int | None:
     if samples is None:
         return None
     if path == "integrated":
-        raise InputError(
-            "samples= needs path='expected'; path='integrated' has one baseline, and a quadrature. "
-            "Leave it out, or say steps=."
-        )
+        raise InputError("samples= needs path='expected'. Leave it out, or say steps=.")
     count = checks.whole_number(samples, "samples", least=2)
     if count % 2:
-        raise InputError(
-            f"samples must be even, since each stratum of the line has two draws, got {count}. "
-            f"Say {count + 1}."
-        )
+        raise InputError(f"samples must be even, got {count}. Say {count + 1}.")
     if steps != 50:
         raise InputError("steps= is for the quadrature, and samples= draws. Give one of them.")
     return count
 
 
-def _with_column(work: reading.Work, numbers: np.ndarray) -> reading.Work:
-    """The same with the output [N, 1] of each instance."""
-    return reading.Work(work.codes, work.own, work.owner, numbers[:, 0].astype(np.int32))
-
-
 KINDS = {"integrated": "integrated_gradients", "expected": "expected_gradients"}
 
 
-@dataclass(frozen=True)
-class GradientResult:
-    """The results of a run."""
-
-    values: np.ndarray  # float64 [N, P, K]
-    variances: np.ndarray | None  # the same shape, of drawn values
-    full: np.ndarray  # float64 [N, K], the model's own answers to the instances
-    base: np.ndarray  # float64 [N, K], the answers at the starts of the lines
-
-    @property
-    def residual(self) -> np.ndarray:
-        """f(x) minus the base value and all values, [N, K]."""
-        return self.full - self.base - self.values.sum(axis=1)
-
-
 def explanation(
-    asked: GradientExplainer,
+    explainer: GradientExplainer,
     X: Any,
     rows: Any,
-    run: GradientPrograms,
+    run: programs.GradientPrograms,
     work: reading.Work,
-    answer: GradientResult,
+    values: np.ndarray,
+    errors: np.ndarray | None,
+    full: np.ndarray,
+    base: np.ndarray,
     before: Any,
     seconds: float,
 ) -> Explanation:
-    """The explanation: values, stats and provenance; before: the clock when the run began."""
-    scalar = answer.values.shape[2] == 1
+    """The explanation: values, stats and provenance; before: the clock when the run began.
+
+    values: float64 [N, P, K]; errors: the variances of drawn ones; full, base: float64 [N, K], the
+    model's own answers to the instances and at the starts of the lines.
+    """
+    scalar = values.shape[2] == 1
     engine, N = run.engine, len(work)
-    errors = answer.variances
+    residual = full - base - values.sum(axis=1)  # [N, K]
     if errors is not None:
         errors = np.sqrt(errors, out=errors)  # in place: it is as large as the values
     stats: dict[str, Any] = {
-        **cost(engine, engine.clock, before, seconds),
+        **record.cost(engine, engine.clock, before, seconds),
         "model_rows": N * run.lines.rows,
         "structure": run.space.name,
         "tile": run.sizes.rows,
-        "estimator": "sampled" if run.lines.drawn else "quadrature",
-        "seed": asked.seed,
-        "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
-        "answer_dtype": engine.findings.answer_dtype,
-        "weights_sum": engine.replacement.weights_sum,
-        "completeness": answer.residual[:, 0] if scalar else answer.residual,
+        "estimator": run.estimator,
+        **record.sources(explainer, X, engine),
+        "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
     }
+    if work.column is not None:
+        stats |= record.outputs_of(work.column, engine.findings.output_names)
     if run.lines.drawn:
         stats["dof"] = np.full(N, run.lines.dof)
-    if work.column is not None:
-        stats["outputs"] = work.column.astype(np.int64)
-        if engine.findings.output_names is not None:
-            stats["output_names"] = np.array(engine.findings.output_names)[stats["outputs"]]
     return Explanation(
-        **numbers(answer.values, answer.base, errors, scalar),
-        **instances(X, rows),
-        feature_names=asked.players.names,
+        **record.numbers(values, base, errors, scalar),
+        **record.instances(X, rows),
+        feature_names=explainer.players.names,
         output_names=None if scalar else engine.findings.output_names,
         exact=False,
-        kind=KINDS[asked.path],
+        kind=KINDS[explainer.path],
         stats=stats,
-        provenance=_provenance(asked, run, work),
-        present=getattr(asked.players, "present", None),
+        provenance=_provenance(explainer, run, work),
+        present=getattr(explainer.players, "present", None),
     )
 
 
-def _digests(run: GradientPrograms) -> dict[str, str | None]:
+def _digests(run: programs.GradientPrograms) -> dict[str, str | None]:
     donors = run.engine.replacement.digest.hexdigest()
     return {"fingerprint": donors, "model_fingerprint": run.engine.mark}
 
 
 def _provenance(
-    asked: GradientExplainer, run: GradientPrograms, work: reading.Work
+    explainer: GradientExplainer, run: programs.GradientPrograms, work: reading.Work
 ) -> dict[str, Any]:
     """The public facts of how the values were made."""
     engine = run.engine
     return {
         "method": "GradientExplainer",
         **output_question(engine.model),
-        "path": asked.path,
-        "steps": None if run.lines.drawn else asked.steps,
-        "samples": asked.samples,
-        "estimator": "sampled" if run.lines.drawn else "quadrature",
-        **background(engine.replacement),
-        **sizes(engine.model, asked.players, len(work), run.players),
+        "path": explainer.path,
+        "steps": None if run.lines.drawn else explainer.steps,
+        "samples": explainer.samples,
+        "estimator": run.estimator,
+        **record.background(engine.replacement),
+        **record.sizes(engine.model, explainer.players, len(work), run.players),
     }

@@ -42,8 +42,7 @@ class WholeTable(FloatTable):
         array = checks.rows_of(checks.as_array(X, name), name, self.shape, owner)
         if array.dtype.kind not in "iu":
             raise InputTypeError(
-                f"{name} has dtype {array.dtype}, but {owner} holds whole numbers, which are "
-                "embedded. Give both the same dtype."
+                f"{name} has dtype {array.dtype}, but {owner} holds whole numbers. Give these."
             )
         limits = np.iinfo(WHOLE)
         if array.min() < limits.min or array.max() > limits.max:
@@ -68,10 +67,9 @@ def donors_of(
         given = X if kind == "function" else background.as_rows(False)
         if isinstance(background.row, str) and _whole(background.rows):
             raise InputError(
-                f"background is the {background.row} of rows of whole numbers, and it may lie "
-                "between two of them. Give one row, of padding say, as row[None]."
+                f"background is the {background.row} of rows of whole numbers. Say row[None]."
             )
-    if is_tree(given) or np.asarray(given).dtype.kind not in "iu":
+    if not _whole(given):
         return _of_floats(replacement_of(model, background, weights, X))
     if kind != "rows" and weights is not None:
         raise InputError("weights belong to background rows; a Baseline is one row.")
@@ -101,8 +99,7 @@ def refuse_background(donors: Replacement, path: str) -> None:
     if path == "integrated" and donors.rows_given != 1:
         raise InputError(
             f"path='integrated' goes from one baseline, but background has {donors.rows_given:,} "
-            "rows. Say path='expected', which averages over them, or give "
-            "xaijax.Baseline('mean', rows)."
+            "rows. Say path='expected', or xaijax.Baseline('mean', rows)."
         )
     refuse_nan(donors.for_loops, "background")
 
@@ -112,9 +109,7 @@ def refuse_nan(codes: np.ndarray, name: str) -> None:
     if codes.dtype.kind != "f" or not np.isnan(codes).any():
         return
     row, column = (int(one) for one in np.argwhere(np.isnan(codes))[0])
-    raise InputError(
-        f"{name} contains NaN at row {row}, column {column}: there is no line to it. Fill it."
-    )
+    raise InputError(f"{name} contains NaN at row {row}, column {column}: there is no line to it.")
 
 
 def owner_of(players: Players | PerInstancePlayers) -> np.ndarray | None:
@@ -141,8 +136,7 @@ def refuse_whole_numbers(donors: Replacement, owner: np.ndarray | None, P: int) 
         if dtype.kind in "biu" and not stays:
             raise InputError(
                 f"background: the leaf {name!r} is {dtype}, and between whole numbers there is no "
-                "line. Embed it: model=(embed, head); or number it -1 in players=, so that it "
-                "stays as it is in X."
+                "line. Embed it: model=(embed, head); or number it -1 in players=."
             )
 
 

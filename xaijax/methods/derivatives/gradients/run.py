@@ -20,14 +20,8 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement
 from xaijax.games.engine.evaluator import Engine
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
+from xaijax_kernels.engine import tiles as tiling
 from xaijax_kernels.engine.steps import numbers_made, operations
-from xaijax_kernels.engine.tiles import (
-    rows_of_wide,
-    tile_rows,
-    tiles_of_dispatch,
-    weights_of,
-    widest_layer,
-)
 from xaijax_kernels.games.sampling import LINES, PLACES, Wheel, fractions
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
@@ -52,6 +46,11 @@ class GradientPrograms:
         """The number K of the model's outputs."""
         return self.engine.findings.outputs
 
+    @property
+    def estimator(self) -> str:
+        """The estimator's name in results."""
+        return "sampled" if self.lines.drawn else "quadrature"
+
     @cached_property
     def params(self) -> Any:
         """The model's parameters, on the devices."""
@@ -61,25 +60,25 @@ class GradientPrograms:
         """The model's own answers to rows of codes [M, C], by blocks of a tile; float64 [M, K]."""
         out = np.empty((len(codes), self.outputs))
         for first in range(0, len(codes), self.sizes.rows):
-            some = np.asarray(codes[first : first + self.sizes.rows])
-            out[first : first + len(some)] = self._answered(some)
+            part = np.asarray(codes[first : first + self.sizes.rows])
+            out[first : first + len(part)] = self._answered(part)
         offset = self.engine.offset
         return out if offset is None else out + offset
 
-    def _answered(self, some: np.ndarray) -> np.ndarray:
+    def _answered(self, codes: np.ndarray) -> np.ndarray:
         """The answers to at most a tile of rows; a few rows are answered by the probe's program."""
-        if not self.in_tiles(len(some)):
+        if not self.in_tiles(len(codes)):
             rows, params = self.engine.findings.rows, self.engine.model.params
             program = cast(Any, self.engine.findings.programs)["probe"][0]
             shape = self.engine.replacement.table.shape
         else:
-            rows, params, shape = self.sizes.rows, self.params, some.shape[1:]
+            rows, params, shape = self.sizes.rows, self.params, codes.shape[1:]
             program = self.engine.compiled.program(self.answer_recipe)
-        filled = np.pad(some, ((0, -len(some) % rows), (0, 0)), mode="edge")
+        filled = np.pad(codes, ((0, -len(codes) % rows), (0, 0)), mode="edge")
         parts = filled.reshape(-1, rows, *shape)
         self.engine.clock.model_calls += len(parts)
-        found = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
-        return np.concatenate(found)[: len(some)]
+        answers = [np.asarray(program(params, part)).reshape(rows, -1) for part in parts]
+        return np.concatenate(answers)[: len(codes)]
 
     def in_tiles(self, M: int) -> bool:
         """Whether this number of rows is answered by a tile."""
@@ -127,26 +126,25 @@ class GradientPrograms:
 
     def recipe(self, work: Work) -> ProgramRecipe:
         """The recipe that the program is compiled from."""
-        s, place, own = self.sizes, self.placement, self._shape(work)
+        s, place, lines = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement
         dtype, codes, C = self._dtype, donors.dtype, donors.columns
         U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
-        starts = None if own.own else shape(place.same, V, D, C, dtype=codes)
+        starts = None if lines.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
         owner = of_each = None
         if work.owner is not None:
             each = work.owner.ndim == 2
             of_each = shape(place.split, U, n, C) if each else None
             owner = None if each else shape(place.same, C)
-        column = shape(place.split, U, n) if own.chosen else None
+        column = shape(place.split, U, n) if lines.chosen else None
         counts, turns = shape(place.split, place.mesh.size), shape(place.same)
-        tiles = x, x if own.own else None, of_each, column
-        run = partial(
-            _values, self.space.lift, self.space.head(self.engine, s.rows), own, place.mesh
-        )
+        tiles = x, x if lines.own else None, of_each, column
+        head = self.space.head(self.engine, s.rows)
+        run = partial(_values, (self.space.lift, head, lines, place.mesh))
         arguments = self.params, counts, tiles, starts, places, places, owner, turns
-        key = "line values", own, self.space.key
+        key = "line values", lines, self.space.key
         return ProgramRecipe(key, run, arguments, WHAT, LESS, LOOK_AHEAD, results=place.results)
 
     @property
@@ -203,31 +201,27 @@ class GradientPrograms:
         return donors[part.donor].reshape(s.turns, s.lines, -1), times, weights
 
 
-def _values(
-    lift: Any,
-    head: Any,
-    lines: LineShape,
-    mesh: Any,
-    params: Any,
-    counts: Any,
-    tiles: tuple[Any, ...],
-    donors: Any,
-    times: Any,
-    weights: Any,
-    owner: Any,
-    turns: Any,
-) -> Any:
-    """`line_values` with the arguments of `Dispatches`; the arrays of instances are in tiles."""
+Shared = tuple[Any, Any, LineShape, Any]
+
+
+def _values(shared: Shared, params: Any, counts: Any, tiles: Any, donors: Any, *rest: Any) -> Any:
+    """`line_values` with the arguments of `Dispatches`; the arrays of instances are in tiles.
+
+    shared: lift, head, shape and mesh; rest: points, weights, owner and the number of tiles.
+    """
     x, own, of_each, column = tiles
+    times, weights, owner, turns = rest
     starts, owner = (donors if own is None else own), (owner if of_each is None else of_each)
-    shared = lift, head, lines, mesh, params
-    return line_values(*shared, x, starts, times, weights, owner, column, counts, turns)
+    lines = x, starts, times, weights, owner, column, counts, turns
+    return line_values(*shared, params, *lines)
 
 
 def base_rows(run: GradientPrograms, work: Work) -> int:
     """Number of model rows for the answers at the starts of the lines."""
-    B = 1 if work.own is not None else run.engine.replacement.count
-    return len(work) * B if _stays(run, work) is not None or work.own is not None else B
+    if work.own is not None:
+        return len(work)
+    B = run.engine.replacement.count
+    return B if _stays(run, work) is None else len(work) * B
 
 
 def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
@@ -237,8 +231,8 @@ def base_answers(run: GradientPrograms, work: Work) -> np.ndarray:
     donors, weights = run.engine.replacement.for_loops, run.engine.replacement.weights
     stays = _stays(run, work)
     if stays is None:
-        own = None if work.own is None else run.answers(work.own)
-        return weights[None] @ run.answers(donors) if own is None else own
+        shared = work.own is None
+        return weights[None] @ run.answers(donors) if shared else run.answers(work.own)
     B = 1 if work.own is not None else len(donors)
     together, out = max(1, run.sizes.rows // B), []
     for first in range(0, len(work), together):
@@ -290,19 +284,16 @@ class GradientSizes:
         return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
 
 
-def sizes_of(
-    engine: Engine,
-    jaxpr: Any,
-    traced: int,  # rows that jaxpr is traced for
-    lines: int,  # of one instance
-    steps: int,  # points on each
-    outputs: int,  # K
-    devices: int,
-    even: bool,  # whether lines come in pairs
-) -> GradientSizes:
-    """Chooses n, D, U and V; raises MemoryPlanError if even one row does not fit."""
+def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
+    """Chooses n, D, U and V; raises MemoryPlanError if even one row does not fit.
+
+    line: the lines of one instance. Drawn ones come in pairs.
+    """
     codes, memory, limits = engine.replacement.for_loops, engine.memory, engine.limits
     platform, C = engine.devices[0].platform, codes.shape[1]
+    findings, even = engine.findings, line.drawn
+    jaxpr, traced, outputs = findings.jaxpr, findings.rows, findings.outputs
+    lines, steps = line.times.shape
     each = operations(jaxpr, traced) * PASSES
     # The numbers of a row's forward pass are kept for the backward pass, which makes as many again.
     per_row = int(codes.itemsize * (2 * numbers_made(jaxpr, traced) + 4 * C))
@@ -322,7 +313,7 @@ def sizes_of(
     D = -(-every // -(-every // D))
     D += D % 2 if even else 0
     n = max(1, rows // (D * S))
-    T = tiles_of_dispatch(n * D * S, each, platform)
+    T = tiling.tiles_of_dispatch(n * D * S, each, platform)
     if limits.batch_rows is not None:
         T = -(-limits.batch_rows // (n * D * S))
     V = min(-(-every // D), T)
@@ -334,9 +325,9 @@ def sizes_of(
 
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
     """Number of rows of a tile, by the model alone."""
-    widest = max(widest_layer(jaxpr, traced), codes.shape[1])
-    rows = tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    return rows_of_wide(rows, widest, weights_of(jaxpr), codes.itemsize, platform)
+    widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
+    rows = tiling.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
+    return tiling.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 
 # A line runs from a donor (t = 0) to the instance (t = 1). All instances share donors and places.
@@ -379,9 +370,9 @@ class Lines:
 
     def part(self, first: int, count: int) -> Lines:
         """`count` lines from `first`, padded with the last line at weight 0."""
-        own = np.arange(first, first + count)
-        place = np.minimum(own, len(self.donor) - 1)
-        weights = np.where((own == place)[:, None], self.weights[place], 0.0)
+        positions = np.arange(first, first + count)
+        place = np.minimum(positions, len(self.donor) - 1)
+        weights = np.where((positions == place)[:, None], self.weights[place], 0.0)
         return Lines(self.donor[place], self.times[place], weights, self.drawn)
 
 

@@ -24,19 +24,17 @@ TRACED = (
 )
 
 
-def refuse_model(asked: Any) -> None:
+def refuse_model(model: Any) -> None:
     """Raises InputError or InputTypeError for a model without gradients; does not call it."""
-    if asked.output == "label":
+    if model.output == "label":
         raise InputError(
-            f"model: {asked.name} answers with labels, which have no gradient. Say "
-            "output='proba', 'decision' or a class label in as_model."
+            f"model: {model.name} answers with labels, which have no gradient. Say output='proba'."
         )
-    if asked.reader is not None and not asked.reader.numbers_only:
+    if model.reader is not None and not model.reader.numbers_only:
         raise InputError(
-            f"model: {asked.name} reads text or categories, between which there is no line. Use "
-            "Explainer, or give a network of numbers."
+            f"model: {model.name} reads text or categories, which have no lines. Use Explainer."
         )
-    refuse_host(asked)
+    refuse_host(model)
 
 
 def refuse_host(model: Model) -> None:
@@ -47,18 +45,17 @@ def refuse_host(model: Model) -> None:
 
 def refuse_findings(model: Model, findings: Probe) -> None:
     """Raises InputError for what only the trace of a model shows."""
-    if _kind(findings.answer_dtype) != "f":
+    if "float" not in findings.answer_dtype:
         raise InputError(
-            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, which "
-            "have no gradient. Return the scores that they are made of."
+            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, not "
+            "scores."
         )
     names = set(_steps(findings.jaxpr))
     if names & set(CALLBACKS):
         raise InputError(f"model: {model.name} calls back to Python. {TRACED}")
     if TREES in names:
         raise InputError(
-            f"model: {model.name} holds trees, whose answers change in steps: their gradient is 0 "
-            "wherever there is one. Use Explainer, which has closed forms for many trees."
+            f"model: {model.name} holds trees, whose answers change in steps. Use Explainer."
         )
 
 
@@ -66,10 +63,9 @@ def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
     """Raises ModelOutputError for answers [M, K] that are not finite; of: for example "X row"."""
     wrong = np.flatnonzero(~np.isfinite(answers).all(axis=1))
     if len(wrong) and not allowed:
-        found = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
+        answer = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
         raise ModelOutputError(
-            f"the model returned {found} for {of} {int(wrong[0])}. Fix the model, or say "
-            'nonfinite="propagate" in as_model.'
+            f"the model returned {answer} for {of} {int(wrong[0])}. Say nonfinite='propagate'."
         )
 
 
@@ -79,9 +75,8 @@ def refuse_not_finite(values: np.ndarray, allowed: bool) -> None:
     wrong = ~np.isfinite(values.sum(axis=1)).all(axis=1)
     if wrong.any() and not allowed:
         raise ModelOutputError(
-            f"the gradients of X row {int(np.flatnonzero(wrong)[0])} are not finite somewhere "
-            "between a background row and it, as that of a square root is at 0. Fix the model "
-            '(a small number under the root), or say nonfinite="propagate" in as_model.'
+            f"the gradients of X row {int(np.flatnonzero(wrong)[0])} are not finite somewhere on "
+            "its lines. Fix the model, or say nonfinite='propagate' in as_model."
         )
 
 
@@ -123,10 +118,6 @@ def _sizes(values: np.ndarray) -> np.ndarray:
     for first in range(0, N, each):
         out[first : first + each] = np.abs(values[first : first + each]).sum(axis=1)
     return out
-
-
-def _kind(dtype: str) -> str:
-    return "f" if "float" in dtype else "other"
 
 
 def _steps(jaxpr: Any) -> Iterator[str]:

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,55 +31,28 @@ from xaijax_kernels.gradients.front import back, front, has_front
 PRODUCTS = {"tf32": "tensorfloat32"}  # by a model's precision; otherwise all digits
 
 
-class LineSpace(Protocol):
-    """The space in which lines run."""
+class LineSpace:
+    """The space in which lines run: here the codes themselves."""
 
-    entries: tuple[int, ...]  # number of codes in each array of `lift`
+    pulls = False  # whether `lift` is affine, and gradients are propagated back through it
+    name: str | None = None  # for `stats["structure"]`
+    key: Any = "codes"  # equal for spaces of one model with the same programs
 
-    @property
-    def pulls(self) -> bool:
-        """Whether `lift` is affine, and gradients are propagated back through it."""
-        ...
-
-    @property
-    def name(self) -> str | None:
-        """The name for `stats["structure"]`."""
-        ...
-
-    @property
-    def key(self) -> Any:
-        """A key that is equal for spaces of one model with the same programs."""
-        ...
+    def __init__(self, *entries: int) -> None:
+        """entries: the number of codes in each array of `lift`."""
+        self.entries = entries
 
     def lift(self, params: Any, codes: Any) -> Any:
         """Codes [M, C] as arrays [M, ...]."""
-        ...
-
-    def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-        """A function (params, such arrays of R rows) -> answers [R, K]; traced once."""
-        ...
-
-
-class CodeSpace:
-    """Lines among the codes themselves."""
-
-    key, pulls, name = "codes", False, None
-
-    def __init__(self, columns: int) -> None:
-        """columns: the number C of codes."""
-        self.entries = (columns,)
-
-    def lift(self, params: Any, codes: Any) -> Any:
-        """The codes."""
         del params
         return codes
 
     def head(self, engine: Engine, rows: int) -> Callable[[Any, Any], Any]:
-        """The model."""
+        """A function (params, such arrays of R rows) -> answers [R, K]; traced once."""
         return whole_model(engine, rows)
 
 
-class AfterFront:
+class AfterFront(LineSpace):
     """Lines among the results of a model's affine front, mostly its first layer.
 
     The front is evaluated at both ends of a line, and not between them.
@@ -89,7 +62,7 @@ class AfterFront:
 
     def __init__(self, engine: Engine, rows: int) -> None:
         """rows: those of a tile; for a model that `has_front`."""
-        self.entries = (engine.replacement.columns,)
+        super().__init__(engine.replacement.columns)
         self._shape = engine.replacement.table.shape
         self._few, self._whole = engine.findings.closed, trace_of(engine, rows).closed
 
@@ -106,11 +79,9 @@ class AfterFront:
 def space_of(space: LineSpace, engine: Engine, rows: int) -> LineSpace:
     """The space of codes, or the one behind the model's front if it has a front."""
     few = engine.findings.closed
-    if not isinstance(space, CodeSpace) or few is None:
+    if type(space) is not LineSpace or few is None:
         return space
-    if not has_front(few, trace_of(engine, rows).closed):
-        return space
-    return AfterFront(engine, rows)
+    return AfterFront(engine, rows) if has_front(few, trace_of(engine, rows).closed) else space
 
 
 def trace_of(engine: Engine, rows: int) -> Traced:
@@ -143,8 +114,7 @@ class Pair:
         self.embed, self.inner = given
         if hasattr(self.embed, "probe") or not callable(self.embed):
             raise InputTypeError(
-                f"model: embed of (embed, head) must be a function of jax.numpy, got "
-                f"{type(self.embed).__name__}; it may return any shape, and is not a Model."
+                f"model: embed of (embed, head) is no function but a {type(self.embed).__name__}."
             )
         refuse_model(self.inner)
         if self.inner.reader is not None:
@@ -152,7 +122,7 @@ class Pair:
         # The two together: probed, and called for answers to rows.
         self.whole: Any = dataclasses.replace(
             self.inner,
-            apply=_Both(self),
+            apply=self,
             structure="plain",
             input_shape=None,
             feature_names=None,
@@ -168,36 +138,26 @@ class Pair:
         with jax.default_matmul_precision(PRODUCTS.get(self.inner.precision, "highest")):
             return self.embed(rows) if params is None else self.embed(params, rows)
 
-
-class _Both:
-    """The function head(embed(rows)), in place of a model's own function."""
-
-    def __init__(self, pair: Pair) -> None:
-        self._pair = pair
-
     @property
     def answer_dtype(self) -> Any:
         """The dtype of the head's own answer, once traced."""
-        return self._pair.inner.apply.answer_dtype
+        return self.inner.apply.answer_dtype
 
     def __call__(self, params: Any, rows: Any) -> Any:
-        return self._pair.inner.apply(params, self._pair.embedded(params, rows))
+        """head(embed(rows)), in place of a model's own function."""
+        return self.inner.apply(params, self.embedded(params, rows))
 
 
-class Between:
+class Between(LineSpace):
     """Lines between the halves of a pair."""
 
-    pulls, name = False, "embedding"
+    name = "embedding"
 
     def __init__(self, pair: Pair, table: CodeTable) -> None:
         self._pair, self._table = pair, table
         shapes = table.layout.shapes if isinstance(table, TreeTable) else (table.shape,)
-        self.entries = tuple(math.prod(shape) for shape in shapes)
-
-    @property
-    def key(self) -> Any:
-        """See `LineSpace.key`."""
-        return self._pair, getattr(self._table, "key", self._table.shape)
+        super().__init__(*map(math.prod, shapes))
+        self.key = pair, getattr(table, "key", table.shape)
 
     def lift(self, params: Any, codes: Any) -> Any:
         """See `LineSpace.lift`."""
@@ -239,8 +199,8 @@ class Between:
             told = jax.tree.map(lambda one: ("R", *one.shape[1:]), made)
             needed = [("R", *shape, "...") for shape in shapes]
             raise InputError(
-                "model: embed must return arrays in the same container as X, each with the axes of "
-                f"its leaf of X first, {needed}; it returned {told}."
+                "model: embed must return arrays in the container of X, each with the axes of its "
+                f"leaf first, {needed}; it returned {told}."
             )
         names = ("X",) if layout is None else layout.names
         first = 0
@@ -251,6 +211,5 @@ class Between:
             if not floats and not stays:
                 raise InputError(
                     f"model: embed leaves {name!r} as {one.dtype}, and between whole numbers there "
-                    "is no line. Embed it too, or number it -1 in players=, so that it stays as it "
-                    "is in X."
+                    "is no line. Embed it too, or number it -1 in players=."
                 )
