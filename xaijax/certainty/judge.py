@@ -34,7 +34,7 @@ from xaijax.models.model import Model
 from xaijax.players.index import Index, named
 from xaijax.players.players import PerInstancePlayers, player_names
 from xaijax.results import same_question
-from xaijax.results.asked import output_question
+from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Curves, Judgement, Judgements
 from xaijax.tables.rows import rows_of

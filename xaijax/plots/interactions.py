@@ -13,8 +13,7 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.plots.style import shorten
-from xaijax.results import interaction_forms
-from xaijax.results.interactions import Interactions
+from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.set_keys import named
 from xaijax.results.shared_fields import as_numbers, player_columns
 from xaijax.tables.rows import rows_of
@@ -73,7 +72,7 @@ def interactions(
         ax, matrix, style.scale(*colours), ends, names, range(n), n, texts, 7.5
     )
     if colorbar:
-        label = name_of(found) if one else f"mean |{name_of(found)}|"
+        label = value_name(found) if one else f"mean |{value_name(found)}|"
         style.colour_bar(axes, image, label)
     picture_title(axes, found)
     return axes
@@ -123,11 +122,6 @@ def shown_number(value: float, most: float, sign: bool) -> str:
     if abs(value) < 1e-5 * most:
         return "0"
     return style.number(value, sign=sign)
-
-
-def name_of(found: Interactions) -> str:
-    """The name of one number."""
-    return interaction_forms.value_name(found)
 
 
 def picture_title(ax: Axes, found: Interactions) -> None:
@@ -185,7 +179,7 @@ def pairs(
         reach = end + (half[row] if known[row] else 0.0)
         text = shown_number(float(end), float(np.abs(length).max()), one)
         style.beside(axes, max(reach, 0.0), row, text)
-    name = name_of(found)
+    name = value_name(found)
     label = name if one else f"mean |{name}| over {len(found):,} instances"
     label += style.intervals(found, half)
     names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
@@ -278,7 +272,7 @@ def network(
         lines = f"widest line {style.signed(float(off.flat[np.abs(off).argmax()]))}"
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
     axes.text(
-        0, -1.53, f"{name_of(found)}{what}; {lines}",
+        0, -1.53, f"{value_name(found)}{what}; {lines}",
         ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
     )  # fmt: skip
     picture_title(axes, found)
@@ -343,7 +337,7 @@ def dependence(
     scale = style.scale(*style.LOW_TO_HIGH)
     dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
     style.colour_bar(axes, dots, partner_name)
-    style.plain(axes, name, f"{name_of(found)} of the player alone")
+    style.plain(axes, name, f"{value_name(found)} of the player alone")
     picture_title(axes, found)
     return axes
 

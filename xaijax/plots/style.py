@@ -12,8 +12,8 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.results import asked
-from xaijax.results.asked import WORDS, counted_outputs, quantity
+from xaijax.results import describe_question
+from xaijax.results.describe_question import WORDS, counted_outputs, quantity
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
@@ -556,7 +556,9 @@ def _quantity(provenance: Mapping[str, Any]) -> str | None:
 
 def output_of_each(explanation: Titled) -> list[str]:
     """The output of each instance, [N], if each has its own (`outputs=`); else empty."""
-    return list(asked.output_of_each(getattr(explanation, "stats", {}), len(explanation.values)))
+    return list(
+        describe_question.output_of_each(getattr(explanation, "stats", {}), len(explanation.values))
+    )
 
 
 def title_of_one(one: Titled) -> str | None:

@@ -16,8 +16,8 @@ from xaijax.plots.convergence import compare
 from xaijax.plots.style import figure_size
 from xaijax.reports import page
 from xaijax.reports.page import cell, lines, model_name
-from xaijax.results.asked import meaning
 from xaijax.results.comparison import Comparison, ShiftPart, changes_of, moved_of
+from xaijax.results.describe_question import meaning
 from xaijax.results.summary import ranking
 
 ROWS = 100  # instances

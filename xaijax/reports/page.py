@@ -21,7 +21,7 @@ from xaijax.core.optional import require
 from xaijax.core.typing import ModelLike
 from xaijax.plots import style
 from xaijax.results import wording
-from xaijax.results.asked import background, meaning
+from xaijax.results.describe_question import background, meaning
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import file_to_write, write_atomically
 from xaijax.results.summary import ranking

@@ -17,12 +17,12 @@ from xaijax.core.public import public
 from xaijax.core.typing import ModelLike
 from xaijax.plots import bar, beeswarm, network, pairs, style, waterfall
 from xaijax.plots import interactions as heatmap
-from xaijax.plots.interactions import name_of, of_pairs
+from xaijax.plots.interactions import of_pairs
 from xaijax.reports import page
 from xaijax.reports.page import about, cell, model_name
-from xaijax.results.asked import counted_outputs
+from xaijax.results.describe_question import counted_outputs
 from xaijax.results.explanation import Explanation
-from xaijax.results.interactions import Interactions
+from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.same_question import of_the_same, output_of
 from xaijax.results.summary import how_sure, mean_abs, ranking
 from xaijax.results.wording import named, to_the_right
@@ -104,7 +104,7 @@ def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, 
     checks.passed(found, "interactions", Interactions, "what explainer.interactions(X) returned")
     one = of_pairs(of_the_same(explanation, found), 1, None, "report")
     output = output_of(one)
-    what = f"{name_of(one)} (index {one.index!r}), order {one.order}"
+    what = f"{value_name(one)} (index {one.index!r}), order {one.order}"
     what += "" if output is None else f", output {output}"
     several = len(one) > 1
     mean = f", the mean over {len(one):,} instances" if several else ""

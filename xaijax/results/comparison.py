@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.shared_fields import FrozenDict, freeze_arrays
+from xaijax.results.shared_fields import FrozenArrays, FrozenDict
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
@@ -32,15 +32,12 @@ def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftPart:
+class ShiftPart(FrozenArrays):
     """A part of the shifts, float64 [P] or [P, K] each: the estimate, and its interval."""
 
     shift: np.ndarray
     low: np.ndarray
     high: np.ndarray
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class ShiftSplit:
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(FrozenArrays):
     """Says how the players' values changed from explanation a to b; made by `xaijax.compare`.
 
     Attributes:
@@ -113,7 +110,7 @@ class Comparison:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        freeze_arrays(self)
+        super().__post_init__()
         object.__setattr__(self, "provenance", FrozenDict(self.provenance))
 
     @property

@@ -1,4 +1,4 @@
-"""Converts an Explanation for other libraries: pandas, shap, shapiq."""
+"""Converts results for other libraries: pandas and shapiq."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.optional import require
-from xaijax.players.index import named, quoted
-from xaijax.results.asked import output_of_each
-from xaijax.results.shared_fields import as_numbers, labels_of, repeated_labels
+from xaijax.results.describe_question import output_of_each
+from xaijax.results.shared_fields import labels_of, repeated_labels
 
 if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
     from xaijax.results.interactions import Interactions
 
     Result = Explanation | Interactions
-
-
-def to_dataframe(explained: Explanation, long: bool) -> Any:
-    """See `Explanation.to_dataframe`."""
-    if not checks.yes_or_no(long, "long"):
-        return wide(explained, "player", explained.feature_names)
-    names = np.array(explained.feature_names, dtype=object)
-    return long_frame(explained, _table(explained), player=names)
 
 
 def frame_of(
@@ -39,40 +29,6 @@ def frame_of(
     else:
         index = pandas.MultiIndex.from_product(axes, names=list(names))
     return pandas.DataFrame(dict(columns), index=index)
-
-
-def to_shap(explained: Explanation) -> Any:
-    """See `Explanation.to_shap`."""
-    shap = require("shap", "shap")
-    outputs = explained.output_names
-    own = output_of_each(explained.stats, len(explained.values))
-    return shap.Explanation(
-        values=explained.values.copy(),  # shap's own methods write into their arrays
-        base_values=explained.base_values.copy(),
-        data=_table(explained),
-        feature_names=list(explained.feature_names),
-        output_names=None if outputs is None else list(outputs),
-        # The only field of shap that has a text for each instance and is sliced with them.
-        instance_names=[
-            f"output {output}" if explained.instance_names is None else f"{name}, output {output}"
-            for name, output in zip(explained.instance_names or own, own, strict=True)
-        ]
-        if own
-        else None,
-        error_std=None if explained.std_errors is None else explained.std_errors.copy(),
-    )
-
-
-def to_shapiq(explained: Explanation) -> list[Any]:
-    """See `Explanation.to_shapiq`."""
-    index = named(explained.kind).shapiq
-    if index is None:
-        raise InputError(
-            f"to_shapiq: got the index {explained.kind!r}; shapiq has "
-            f"{' and '.join(quoted('shapiq'))}."
-        )
-    sets = [(j,) for j in range(len(explained.feature_names))]
-    return values_of_shapiq(explained, "explanation", index, sets, 1)
 
 
 def values_of_shapiq(
@@ -161,18 +117,3 @@ def long_frame(found: Result, data: np.ndarray | None, **named_by: Any) -> Any:
     if data is not None:
         columns["data"] = np.repeat(data.reshape(-1), K)
     return pandas.DataFrame(columns)
-
-
-def _table(explained: Explanation) -> np.ndarray | None:
-    """The explained data, player by player: [N, P] float64 if all are numbers, else objects."""
-    parts = explained.player_data()
-    if all(part is None for part in parts):
-        return None
-    numbers = [None if part is None else as_numbers(part) for part in parts]
-    plain = all(n is not None for n, p in zip(numbers, parts, strict=True) if p is not None)
-    N, P = explained.values.shape[:2]
-    table = np.full((N, P), np.nan if plain else None, dtype=np.float64 if plain else object)
-    for j, part in enumerate(numbers if plain else parts):
-        if part is not None:
-            table[:, j] = part
-    return table

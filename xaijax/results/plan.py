@@ -6,11 +6,12 @@ Letters: N instances.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
+from xaijax.core import html
 from xaijax.core.public import public_class
+from xaijax.results.summary import text_table
 
 HEADS = ("estimator", "instances", "model rows of one", "model rows")
 
@@ -70,20 +71,11 @@ class Plan:
         return sum(self.shares.values())
 
     def __repr__(self) -> str:
-        rows = [HEADS, *self._lines()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
-        return "\n".join([*lines, self._below()])
+        return "\n".join([*text_table([HEADS, *self._lines()]), self._below()])
 
     def _repr_html_(self) -> str:
-        def row(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(one)}</{tag}>" for one in cells) + "</tr>"
-
-        body = "".join(row(line, "td") for line in self._lines())
-        return f"<table>{row(HEADS, 'th')}{body}</table><p>{escape(self._below())}</p>"
+        rows = [list(map(html.text, line)) for line in self._lines()]
+        return f"{html.table(HEADS, rows)}<p>{html.text(self._below(), 1_000)}</p>"
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """A line for each estimator, in order of occurrence."""

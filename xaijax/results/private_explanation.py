@@ -103,11 +103,6 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         }
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """(N, P) or (N, P, K)."""
-        return self.values.shape
-
-    @property
     def instance_names(self) -> None:
         """Always None: rows of a private copy have no names."""
         return None

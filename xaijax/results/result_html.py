@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core import html
 from xaijax.core.errors import InputError
 from xaijax.players.predicates import percent as percent
-from xaijax.results.asked import asked
+from xaijax.results.describe_question import describe_question
 from xaijax.results.set_keys import named
 from xaijax.results.summary import finite_instances, headline, how_sure, ranking, sure_of
 
@@ -31,7 +31,7 @@ OUTPUTS = 4  # outputs that have their own columns
 
 def explanation_html(one: Explanation) -> str:
     """The question, how certain it is, the largest players, and how it was made."""
-    lines = [how_sure(one), asked(one.provenance)]
+    lines = [how_sure(one), describe_question(one.provenance)]
     if one.values.shape[0] == 1 and one.base_values.ndim == 1:
         lines.append(f"base value {one.base_values[0] + 0.0:.4g}")
     if one.provenance.get("meaning") is not None:
@@ -57,7 +57,7 @@ def interactions_html(one: Interactions, head: str) -> str:
     shown = joined if len(joined) else None
     half = _half_widths(one)
     body = _ranked(one.values, half, names, one.output_names, "players", shown)
-    lines = filter(None, [sure_of(one), asked(one.provenance)])
+    lines = filter(None, [sure_of(one), describe_question(one.provenance)])
     return html.card(head, lines, [body], MADE, {**one.provenance, **one.stats})
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.results.asked import counted_outputs, describe_output, output_of_each
+from xaijax.results.describe_question import counted_outputs, describe_output, output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import (
     AMOUNT,

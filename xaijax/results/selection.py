@@ -13,22 +13,22 @@ from xaijax.core.errors import InputError, InputTypeError
 _T = TypeVar("_T")
 Selection = slice | np.ndarray  # a slice stays one, so that slicing copies nothing
 
-AXES = ("instance", "player", "output")
 
+def split_key(
+    key: Any, ndim: int, called: str = "explanation", second: str = "player"
+) -> tuple[Any, ...]:
+    """Returns one key for each axis of values [N, P] or [N, P, K].
 
-def split_key(key: Any, ndim: int) -> tuple[Any, ...]:
-    """One key per axis of values [N, P] or [N, P, K]; axes without a key are kept in full."""
+    Axes without a key are kept in full. A tuple inside of the key is one set of players.
+    """
     keys = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, part in enumerate(keys) if part is Ellipsis]
-    if len(dots) > 1:
-        raise InputError("explanation[...]: more than one Ellipsis; give each axis one key.")
+    dots = [i for i, one in enumerate(keys) if one is Ellipsis]
     if dots:
-        missing = ndim - (len(keys) - 1)
-        keys[dots[0] : dots[0] + 1] = [slice(None)] * max(missing, 0)
-    if len(keys) > ndim:
-        axes = ", ".join(AXES[:ndim])
+        keys[dots[0] : dots[0] + 1] = [slice(None)] * max(ndim - len(keys) + 1, 0)
+    if len(keys) > ndim or len(dots) > 1:
+        axes = ", ".join(("instance", second, "output")[:ndim])
         raise InputError(
-            f"explanation[...]: got {len(keys)} keys, but this explanation has the axes {axes}."
+            f"{called}[...]: got {len(keys)} keys; the axes are {axes}: give each one key at most."
         )
     return tuple(keys) + (slice(None),) * (ndim - len(keys))
 

@@ -57,21 +57,6 @@ def checked(sets: Any, M: int, P: int) -> Sets:
     return found
 
 
-def split(key: Any, ndim: int) -> list[Any]:
-    """One key for each axis; a tuple inside is one set.
-
-    It raises InputError for more keys than axes.
-    """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if Ellipsis in [one for one in keys if isinstance(one, type(Ellipsis))]:
-        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
-        keys[place : place + 1] = [slice(None)] * max(0, ndim - len(keys) + 1)
-    if len(keys) > ndim or any(one is Ellipsis for one in keys):
-        axes = ", ".join(("instance", "set", "output")[:ndim])
-        raise InputError(f"interactions[...]: the axes are {axes}; give each one key at most.")
-    return keys + [slice(None)] * (ndim - len(keys))
-
-
 def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
     """Positions of the sets that a key means, in the order of the key.
 

@@ -107,11 +107,9 @@ def labels_of(one: Any) -> Any:
 def repeated_labels(one: Any, times: int) -> Any:
     """The same labels as a column, each repeated `times` times."""
     labels = labels_of(one)
-    return np.repeat(labels, times) if isinstance(labels, np.ndarray) else _column(labels, times)
-
-
-def _column(index: Any, times: int) -> Any:
-    return (index if index.nlevels == 1 else index.to_flat_index()).repeat(times)
+    if getattr(labels, "nlevels", 1) > 1:
+        labels = labels.to_flat_index()
+    return labels.repeat(times)
 
 
 def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
@@ -163,6 +161,11 @@ class ResultOfRows:
     """What a frozen result of N instances does whatever its values are of."""
 
     values: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`: (N, P) or (N, P, K), for `Interactions` (N, M) or (N, M, K)."""
+        return self.values.shape
 
     def __len__(self) -> int:
         return len(self.values)
@@ -253,10 +256,12 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
 
 
-def freeze_arrays(one: Any) -> None:
-    """Let the arrays of a frozen dataclass be read-only views."""
-    for field in fields(one):
-        object.__setattr__(one, field.name, read_only(getattr(one, field.name)))
+class FrozenArrays:
+    """Makes the arrays of a frozen dataclass read-only views."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
 
 
 def thawed(value: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.results.asked import counted_outputs, output_of_each
+from xaijax.results.describe_question import counted_outputs, output_of_each
 
 if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
@@ -38,6 +39,14 @@ def ranking(size: np.ndarray) -> np.ndarray:
     """Positions [P] from the largest to the smallest of size [P] or [P, K], ties in order."""
     total = size if size.ndim == 1 else size.sum(axis=1)
     return np.argsort(-total, kind="stable")
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the lines of a table: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
 
 
 def how_sure(explained: Explanation) -> str:
@@ -118,20 +127,23 @@ def _parts(
 
 
 def headline(explained: Explanation) -> str:
-    """The method, the index, and the numbers of instances, players and outputs."""
-    values = explained.values
-    axes = ["instances", "players", "outputs"][: values.ndim]
-    shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
+    """Returns the method, the index, and the numbers of instances, players and outputs."""
     method = explained.provenance.get("method")
     head = explained.kind if method is None else f"{method}, {explained.kind}"
+    return headline_of(explained, f"Explanation ({head})", "players")
+
+
+def headline_of(explained: Explanation | Interactions, head: str, second: str, of: str = "") -> str:
+    """Returns the head, the size of each axis, and the output; second: the noun of axis 1."""
+    shape = explained.values.shape
+    axes = zip(shape, ["instances", second, "outputs"][: len(shape)], strict=True)
+    text = f"{head}: {' x '.join(f'{size:,} {axis}' for size, axis in axes)}{of}"
     selected = explained.provenance.get("selected_output")
-    if selected is not None:
-        shape += f", output {selected!r}"
-    own = output_of_each(explained.stats, len(values))
-    if own:
-        told = counted_outputs(own)
-        shape += f", output {told!r}" if len({*own}) == 1 else f", output: {told}"
-    return f"Explanation ({head}): {shape}"
+    if outputs := output_of_each(explained.stats, shape[0]):
+        selected = counted_outputs(outputs)
+        if len({*outputs}) > 1:
+            return f"{text}, output: {selected}"
+    return text if selected is None else f"{text}, output {selected!r}"
 
 
 def describe(explained: Explanation) -> str:

@@ -99,7 +99,7 @@ def background(facts: Mapping[str, Any]) -> str:
     return "" if reference is None else f"a reference ({reference})"
 
 
-def asked(facts: Mapping[str, Any]) -> str:
+def describe_question(facts: Mapping[str, Any]) -> str:
     """The question in one line; "" if nothing is known."""
     told = (("asked:", quantity(facts)), ("absent players from", background(facts)))
     return "; ".join(f"{name} {value}" for name, value in told if value)
