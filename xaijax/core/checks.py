@@ -41,39 +41,31 @@ def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int
     return int(value)
 
 
-def positive(value: Any, name: str) -> float:
-    """Returns a finite number above 0; raises for bool and text."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise InputTypeError(f"{name} must be a positive number, got {type(value).__name__}.")
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number beyond the floats
-        number = math.inf
-    if not 0 < number < math.inf:
-        text = shown(value) if number == value else "one beyond the floats"
-        raise InputError(f"{name} must be a positive number, got {text}.")
-    return number
-
-
 def number(
     value: Any, name: str, wanted: str, fits: Callable[[float], bool], remedy: str = ""
 ) -> float:
     """Returns a real number that fits; raises for bool and text. `wanted` describes it in
-    messages.
-    """
-    said = f"{name} must be {wanted}, got {shown(value)}.{remedy}"
+    messages."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise InputTypeError(said)
-    if not fits(float(value)):
-        raise InputError(said)
-    return float(value)
+        raise InputTypeError(f"{name} must be {wanted}, got {shown(value)}.{remedy}")
+    try:
+        found, text = float(value), shown(value)
+    except OverflowError:  # a whole number beyond the floats
+        found, text = math.inf, "one beyond the floats"
+    if not fits(found):
+        raise InputError(f"{name} must be {wanted}, got {text}.{remedy}")
+    return found
+
+
+def positive(value: Any, name: str) -> float:
+    """Returns a finite number above 0; raises for bool and text."""
+    return number(value, name, "a positive number", lambda one: 0 < one < math.inf)
 
 
 def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
     """Returns a number in (0, 1), or in (0, 1] with `top`."""
-    if top:
-        return number(value, name, "a number in (0, 1]", lambda one: 0 < one <= 1, remedy)
-    return number(value, name, "a number in (0, 1)", lambda one: 0 < one < 1, remedy)
+    wanted = f"a number in (0, 1{']' if top else ')'}"
+    return number(value, name, wanted, lambda one: 0 < one < 1 or (top and one == 1), remedy)
 
 
 def text(value: Any, name: str, none: bool = False) -> Any:
@@ -173,9 +165,8 @@ def as_array(
             f"{name} holds dates ({array.dtype}); make them numbers first (days since some day)."
         )
     if array.dtype.kind not in "biuf":
-        raise InputTypeError(
-            f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
-        )
+        said = f"{name} has dtype {array.dtype}; numbers are needed. {remedy}"
+        raise InputTypeError(said.rstrip())
     return array
 
 
@@ -253,8 +244,7 @@ def rows_of(
         raise InputError(f"{name} has 0 columns (shape {array.shape}); at least 1 is needed.")
     if shape is not None and array.shape[1:] != shape:
         raise InputError(
-            f"{name} has rows of shape {array.shape[1:]}, but {width_of or 'the model'} has "
-            f"{shape}."
+            f"{name} has rows of shape {array.shape[1:]}, {width_of or 'the model'} has {shape}."
         )
     return array
 

@@ -19,20 +19,13 @@ _C = TypeVar("_C", bound=type)
 
 # Keywords of other libraries, and their names here.
 _KNOWN_ELSEWHERE = {
-    "nsamples": ("budget", "samples"),
-    "max_evals": ("budget", "samples"),
+    **dict.fromkeys(("nsamples", "max_evals", "n_samples"), ("budget", "samples")),
+    **dict.fromkeys(("masker", "imputer", "baselines"), ("background", "pool")),
+    **dict.fromkeys(("clustering", "groups", "feature_mask"), ("players",)),
+    **dict.fromkeys(("class_index", "target"), ("output",)),
     "random_state": ("seed",),
-    "n_samples": ("budget", "samples"),
     "n_steps": ("steps",),
-    "masker": ("background", "pool"),
-    "imputer": ("background", "pool"),
-    "baselines": ("background", "pool"),
     "data": ("background",),
-    "clustering": ("players",),
-    "groups": ("players",),
-    "feature_mask": ("players",),
-    "class_index": ("output",),
-    "target": ("output",),
     "disc_perc": ("bins",),
     "background": ("pool",),
     "tau": ("threshold",),
@@ -43,18 +36,11 @@ _SAID_ELSEWHERE = {
     ("Explainer", "class_index"): "as_model(output=)",
     ("Explainer", "target"): "as_model(output=)",
     ("GradientExplainer", "target"): "as_model(output=)",
-    ("QII", "tau"): "explain(threshold=)",
-    ("QII", "aggregation"): "explain(index=)",
-    ("QII", "threshold"): "explain(threshold=)",
-    ("QII", "index"): "explain(index=)",
-    ("QII.", "random_state"): "QII(seed=)",
-    ("QII.", "seed"): "QII(seed=)",
-    ("QII.", "nsamples"): "QII(samples=)",
-    ("QII.", "max_evals"): "QII(samples=)",
-    ("QII.", "samples"): "QII(samples=)",
+    **{("QII", word): "explain(threshold=)" for word in ("tau", "threshold")},
+    **{("QII", word): "explain(index=)" for word in ("aggregation", "index")},
+    **{("QII.", word): "QII(seed=)" for word in ("random_state", "seed")},
+    **{("QII.", word): "QII(samples=)" for word in ("nsamples", "max_evals", "samples")},
 }
-
-
 # Texts that several public docstrings share: `{name}`, alone on its line, is replaced by the text
 # here. A text that ends with a "Raises:" section may be followed by lines of the function's own.
 SHARED = {
@@ -147,15 +133,12 @@ def public_class(cls: _C) -> _C:
 
 def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
     accepted = [p for p in parameters if p != "self"]
-    own = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
-    hint = f" For {keyword}, say {own[0]}=." if own else ""
-    where = [
-        there
-        for (start, word), there in _SAID_ELSEWHERE.items()
-        if word == keyword and (shown == start or (start[-1] == "." and shown.startswith(start)))
-    ]
-    if where and not own:
-        hint = f" Say {where[0]}."
+    here = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
+    hint = f" For {keyword}, say {here[0]}=." if here else ""
+    for (start, word), there in _SAID_ELSEWHERE.items():
+        fits = shown == start or (start[-1] == "." and shown.startswith(start))
+        if word == keyword and fits and not here:
+            hint = f" Say {there}."
     takes = f"It takes: {', '.join(accepted)}." if accepted else "It takes no arguments."
     return f"{shown} has no keyword {keyword!r}.{hint} {takes}"
 

@@ -47,6 +47,7 @@ SETTLED = frozenset(
 )
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), slice, range)
 _BY_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, fractions.Fraction)
+_BY_TEXT += (np.generic, np.dtype)
 # Attributes by which objects of libraries hold a function that they wrap.
 _WRAPPED = ("__wrapped__", "__func__", "func", "fun", "_fun", "fn", "pyfunc", "fget")
 _MUTABLE = (list, dict, set, bytearray, collections.deque, np.ndarray)
@@ -74,7 +75,7 @@ class Reads:
     functions: list[weakref.ref[Any]] = field(default_factory=list)
     jitted: bool = False
     arrays: list[tuple[str, np.ndarray]] = field(default_factory=list)
-    unread: frozenset[str] = frozenset()
+    unread: set[str] = field(default_factory=set)
 
     def digests(self) -> dict[str, str]:
         """The facts of `reads_of(..., portable=True)` as hexadecimal digits."""
@@ -100,13 +101,8 @@ def reads_of(
     reader = _Reader(portable, digest)
     reader.read("", function, _NONE, 0)
     reader.read_environment()
-    return Reads(
-        {name: tuple(facts) for name, facts in reader.facts.items()},
-        reader.functions,
-        reader.jitted,
-        reader.arrays,
-        frozenset(reader.unread),
-    )
+    reader.found.facts = {name: tuple(facts) for name, facts in reader.facts.items()}
+    return reader.found
 
 
 def shown(name: str) -> str:
@@ -129,10 +125,7 @@ class _Reader:
     def __init__(self, portable: bool, digest: Callable[[Any], bytes | None] | None) -> None:
         self.portable, self.digest = portable, digest
         self.facts: dict[str, list[Hashable]] = {}
-        self.functions: list[weakref.ref[Any]] = []
-        self.jitted = False
-        self.arrays: list[tuple[str, np.ndarray]] = []
-        self.unread: set[str] = set()
+        self.found = Reads()
         self._left = MOST
         self._seen: dict[int, set[str]] = {}
         self._held: list[Any] = []  # so that no other object gets the place of one seen
@@ -149,11 +142,9 @@ class _Reader:
         module = kind.__module__ if isinstance(kind.__module__, str) else ""
         if isinstance(value, enum.Enum):
             self._add(path, ("enum", kind.__qualname__, value.name))
-        elif kind in PLAIN or isinstance(value, np.generic | np.dtype):
+        elif kind in PLAIN or isinstance(value, _BY_TEXT):
             if isinstance(value, str):
                 self._texts.add(value)
-            self._add(path, (kind.__qualname__, _short(repr(value))))
-        elif isinstance(value, _BY_TEXT):
             self._add(path, (kind.__qualname__, _short(repr(value))))
         elif isinstance(value, jax.Array):
             self._add(path, self._digest(path, value) if self.portable else SameArray(value))
@@ -164,7 +155,8 @@ class _Reader:
         elif isinstance(value, types.ModuleType):
             self._read_module(path, value, names, deep)
         elif isinstance(value, types.CellType):
-            self._read_cell(path, value, names, deep)
+            if (held := _content(value)) is not _EMPTY:
+                self.read(path, held, names, deep + 1)
         elif isinstance(value, types.FunctionType):
             self._read_function(path, value, deep)
         elif isinstance(value, types.MethodType):
@@ -195,8 +187,8 @@ class _Reader:
 
     def _note(self, path: str) -> None:
         """Notes that a value was not read completely."""
-        if path not in self.unread:
-            self.unread.add(path)
+        if path not in self.found.unread:
+            self.found.unread.add(path)
             self._add(path, "not read whole")
 
     def _known(self, value: Any, names: Iterable[str]) -> set[str]:
@@ -214,7 +206,7 @@ class _Reader:
     def _read_array(self, path: str, array: np.ndarray, names: Names, deep: int) -> None:
         if not array.dtype.hasobject:
             self._add(path, self._digest(path, array))
-            self.arrays.append((path, array))
+            self.found.arrays.append((path, array))
             return
         self._add(path, ("objects", array.shape))
         if self._known(array, ()):
@@ -269,13 +261,6 @@ class _Reader:
             self._add(path, _short(repr(key)) if plain else type(key).__qualname__)
             self.read(path, one, names, deep + 1)
 
-    def _read_cell(self, path: str, cell: types.CellType, names: Names, deep: int) -> None:
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not filled yet
-            return
-        self.read(path, value, names, deep + 1)
-
     def _read_function(self, path: str, function: Any, deep: int) -> None:
         """Reads a user's function completely; for a library's function, the user's function that it
         wraps.
@@ -296,7 +281,7 @@ class _Reader:
                     self.read(path, held, _NONE, deep + 1)
             return
         names = names_of(code)
-        self.functions.append(weakref.ref(function))
+        self.found.functions.append(weakref.ref(function))
         self._texts |= names.texts
         self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
@@ -308,7 +293,7 @@ class _Reader:
             self.read(_joined(path, name), one, names, deep + 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._read_variable(path, name, _content(cell), names, deep)
-        wanted = names.globals | (names.texts if names.by_text else frozenset())
+        wanted = names.globals | names.looked_up
         for name in sorted(wanted):
             if name in function.__globals__:
                 self._read_variable(path, name, function.__globals__[name], names, deep)
@@ -337,7 +322,7 @@ class _Reader:
     def _read_module(self, path: str, module: types.ModuleType, names: Names, deep: int) -> None:
         self._add(path, ("module", module.__name__))
         if module.__name__.partition(".")[0] not in SETTLED:
-            wanted = names.attributes | (names.texts if names.by_text else frozenset())
+            wanted = names.attributes | names.looked_up
             self._read_named(path, vars(module).get, wanted, names, deep, module)
 
     def _read_named(
@@ -366,7 +351,7 @@ class _Reader:
     def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
         kind = type(value)
         if isinstance(value, JIT):
-            self.jitted |= not of_library(getattr(value, "__module__", None))
+            self.found.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
             found = None if self.digest is None else self.digest(value)
@@ -390,7 +375,8 @@ class _Reader:
         self._add(path, ("object", kind.__module__, kind.__qualname__))
         if _is_frame(value):
             self._read_frame(path, value, names, deep)
-        own = _own(value)
+        own = getattr(value, "__dict__", None)
+        own = own if isinstance(own, Mapping) else {}
         for name in _WRAPPED:
             inner = own.get(name, _EMPTY)
             if callable(inner) and not isinstance(inner, type):
@@ -398,7 +384,7 @@ class _Reader:
         if isinstance(value, JIT):
             self.read(path, getattr(value, "__wrapped__", None), names, deep + 1)
         # A library's own attributes are read where they are plain; its objects lead anywhere.
-        wanted = names.attributes | (names.texts if names.by_text else frozenset())
+        wanted = names.attributes | names.looked_up
         simple = (*PLAIN, np.ndarray, np.generic, jax.Array, list, tuple, dict)
         if isinstance(value, types.SimpleNamespace) or module == "argparse":
             simple = (object,)
@@ -419,7 +405,7 @@ class _Reader:
 
     def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
         """Reads what the code, and the methods that it names, use of an object or a class."""
-        wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
+        wanted = set(names.attributes | names.looked_up)
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
             if not of_library(base.__module__):
@@ -436,7 +422,7 @@ class _Reader:
                 if name not in _MADE_IN:
                     assigned |= own.assigned
                     changes |= own.changed
-                more = set(own.attributes | (own.texts if own.by_text else frozenset())) - looked
+                more = set(own.attributes | own.looked_up) - looked
                 waiting |= more
                 looked |= more
         sets = {"attributes": looked, "assigned": assigned, "changed": changes}
@@ -536,11 +522,6 @@ def _leaves(value: Any) -> list[Any]:
     return [one for one in found if one is not value]
 
 
-def _own(value: Any) -> Mapping[str, Any]:
-    found = getattr(value, "__dict__", None)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _static(owner: Any, kind: type, name: str) -> Any:
     """Returns an attribute as stored, without calling the code that computes it."""
     try:
@@ -554,19 +535,16 @@ def _functions(found: Any) -> list[types.FunctionType]:
     if isinstance(found, staticmethod | classmethod):
         found = found.__func__
     if isinstance(found, property):
-        inner = [found.fget]
-    elif isinstance(found, functools.cached_property):
-        inner = [found.func]
-    elif isinstance(found, functools.partialmethod):
-        inner = [found.func]
+        found = found.fget
+    elif isinstance(found, functools.cached_property | functools.partialmethod):
+        found = found.func
     else:
-        inner = [found]
-        while not isinstance(inner[0], types.FunctionType):
-            wrapped = getattr(inner[0], "__wrapped__", None)
-            if wrapped is None or wrapped is inner[0]:
+        while not isinstance(found, types.FunctionType):
+            wrapped = getattr(found, "__wrapped__", None)
+            if wrapped is None or wrapped is found:
                 return []
-            inner = [wrapped]
-    return [one for one in inner if isinstance(one, types.FunctionType)]
+            found = wrapped
+    return [found] if isinstance(found, types.FunctionType) else []
 
 
 def _value_of(slot: Any, owner: Any) -> Any:
