@@ -101,8 +101,7 @@ def _numbers(held: Any) -> np.ndarray:
         table = _standard(table)
     if not np.isfinite(table).all():
         raise InputError(
-            "rows: some numbers are not finite, and distances need finite ones. Say "
-            "method='random', or leave these rows out."
+            "rows: some numbers are not finite. Say method='random', or leave these rows out."
         )
     return table
 
@@ -141,8 +140,7 @@ def medoids(table: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.nda
     rows, place, counts = np.unique(table, axis=0, return_index=True, return_counts=True)
     if len(rows) < size:
         raise InputError(
-            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different. Say "
-            f"size={len(rows)} or less."
+            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different."
         )
     found = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
     group = np.asarray(found.labels_, np.int64)
@@ -224,8 +222,7 @@ def background_spread(
     pool = _pool(given, rows)
     if max(wanted) > len(rows_of(pool)):
         raise InputError(
-            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Say smaller sizes, "
-            "or give more rows to choose from by rows=."
+            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Give more by rows=."
         )
 
     def values(size: int, draw: int) -> np.ndarray:
@@ -242,15 +239,9 @@ def background_spread(
         spread.append(np.sqrt(variance.sum(axis=1).mean()))
         relative.append(variance.sum() / power if power > 0 else np.nan)
         by_player.append(np.sqrt(variance.mean(axis=(0, 2))))
-    return BackgroundSpread(
-        np.array(wanted),
-        draws,
-        method,
-        np.array(spread),
-        np.array(relative),
-        np.array(by_player),
-        explainer.players.names,
-    )
+    moved, share, each = (np.array(one) for one in (spread, relative, by_player))
+    names = explainer.players.names
+    return BackgroundSpread(np.array(wanted), draws, method, moved, share, each, names)
 
 
 def _pool(given: dict[str, Any], rows: Any) -> Any:
@@ -261,7 +252,6 @@ def _pool(given: dict[str, Any], rows: Any) -> Any:
         return rows
     if isinstance(given["background"], Baseline) or given.get("weights") is not None:
         raise InputError(
-            "rows: the explainer's background is a Baseline or has weights. Give the rows to "
-            "choose from."
+            "rows: the explainer's background is a Baseline or has weights. Give rows to choose."
         )
     return given["background"]

@@ -26,6 +26,8 @@ from xaijax.results.same_question import (
 from xaijax.results.top import half_widths_together
 from xaijax.tables.rows import rows_of
 
+GIVE = "Give the explainers that made a and b, in this order."
+
 
 def refuse_others(a: Any, b: Any) -> None:
     """Raises InputError or InputTypeError for anything but two explanations of the same players."""
@@ -35,16 +37,14 @@ def refuse_others(a: Any, b: Any) -> None:
             raise InputError(f"{name}: it has {len(one)} instances; a spread needs at least 2.")
         if one.present is not None:
             raise InputError(
-                f"{name}: its instances have players of their own, so that a mean over instances "
-                "says nothing about a player. Explain both by players that all instances share."
+                f"{name}: its instances have players of their own. Explain both by shared players."
             )
         if not np.isfinite(one.values).all():
             raise InputError(f"{name}: it has values that are not finite; leave such rows out.")
         if not one.exact and (one.std_errors is None or np.isnan(one.std_errors).any()):
             raise InputError(
-                f"{name}: it has no standard errors for some values of kind {one.kind!r}, so that "
-                "nobody knows what differs. Raise budget= of its Explainer, or give samples= to a "
-                "GradientExplainer; of amortised values compare the explainer's own."
+                f"{name}: it has no standard errors for some {one.kind!r} values. Raise budget= of "
+                "its Explainer, give samples= to a GradientExplainer, or compare exact values."
             )
     if a.feature_names != b.feature_names:
         raise InputError(
@@ -55,7 +55,7 @@ def refuse_others(a: Any, b: Any) -> None:
         raise InputError(f"a holds {a.kind!r} values and b {b.kind!r} ones; ask one index of both.")
 
 
-def paired(a: Explanation, b: Explanation, given: Any) -> bool:
+def _paired(a: Explanation, b: Explanation, given: Any) -> bool:
     """Whether instance i of a is instance i of b.
 
     given: True, False, or None. None: determined by the instances' names if both have them (names
@@ -77,8 +77,7 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
         return given or a.data is None or b.data is None or same_data(a, b)
     if a.data is None or b.data is None:
         raise InputError(
-            "a and b have equally many instances, and one has no data that shows whether these are "
-            "the same. Say paired=True or paired=False."
+            "a and b have equally many instances, and one has no data. Say paired=True or False."
         )
     return same_data(a, b)
 
@@ -233,9 +232,6 @@ def compare(
     )
 
 
-_paired = paired  # the argument of this name hides the function
-
-
 # The mean value of a player is m(explainer, rows). The change, m(eb, Xb) - m(ea, Xa), is split by
 # the Shapley value of a game of two players, data and model: each gets the mean of its effect alone
 # and its effect after the other,
@@ -295,8 +291,7 @@ def _asked(
         raise InputError("explainers: an explanation without data has no rows to explain again.")
     if "outputs" in rows_of.stats or "outputs" in like.stats:
         raise InputError(
-            "explainers: each instance has an output of its own (outputs=), which another model "
-            "need not have. Explain one output of all instances: explanation[:, :, output]."
+            "explainers: each instance has its own output. Explain explanation[:, :, output]."
         )
     found = explainer(rows_of.data)
     selected = like.provenance.get("selected_output")
@@ -304,14 +299,12 @@ def _asked(
         found = found[:, :, selected]
     if found.feature_names != like.feature_names or found.values.ndim != like.values.ndim:
         raise InputError(
-            "explainers: their results have other players or outputs than a and b. Give the "
-            "explainers that made a and b, in this order."
+            f"explainers: their results have other players or outputs than a and b. {GIVE}"
         )
     refuse_other_numbers(found, like, ("the result of one of explainers", "its counterpart"))
     if not {"rows", "model"}.isdisjoint(found.fingerprint.why_not(like.fingerprint)):
         raise InputError(
-            "explainers: one has another model or background than its explanation a or b. "
-            "Give the explainers that made a and b, in this order."
+            f"explainers: one has another model or background than its explanation a or b. {GIVE}"
         )
     if not found.exact and (found.std_errors is None or np.isnan(found.std_errors).any()):
         raise InputError("explainers: a sampled result has no standard errors; raise budget=.")

@@ -163,9 +163,8 @@ def _seeds(given: int | None, own: int, used: set[int]) -> range:
         shared = used & set(range(first, first + RUNS))
         if shared:
             raise InputError(
-                f"seed={first}: the {RUNS} runs of a sampled truth would use seed {min(shared)}, "
-                "which an attribution was drawn with, so that their errors would correlate. Say "
-                "another seed."
+                f"seed={first}: a run of the truth would use seed {min(shared)}, as an attribution "
+                "did, and their errors would correlate. Say another seed."
             )
         return range(first, first + RUNS)
     first = own + 1
@@ -327,8 +326,8 @@ def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
     told = list(map(str, told))
     if told != list(known) and sorted(told) == sorted(known):
         raise InputError(
-            f"values: {name!r} has the outputs {_few(tuple(told))}, and the explainer has "
-            f"{_few(tuple(known))}. Give them in the same order."
+            f"values: {name!r} has the outputs {_few(tuple(told))}; give them in the explainer's "
+            f"order, {_few(tuple(known))}."
         )
 
 
@@ -357,8 +356,8 @@ def as_values(
     own = _names(given)
     if own is not None and own != players:
         raise InputError(
-            f"values: {name!r} is of the players {_few(own)}, and the explainer has "
-            f"{_few(players)}. Explain by the same players, in the same order."
+            f"values: {name!r} is of the players {_few(own)}; explain by the explainer's, in the "
+            f"same order, {_few(players)}."
         )
     held = getattr(given, "values", given)
     held = held if not callable(held) else given
@@ -433,14 +432,8 @@ def truth_of(
     found = explanation(explainer, X, rows, game, choice, answer, before, seconds)
     own = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
     found = replace(found, stats={**found.stats, **own})
-    errors = answer.std_errors
-    return Truth(
-        found,
-        answer.values,
-        np.zeros_like(answer.values) if errors is None else errors**2,
-        answer.full - answer.base,
-        index.efficient,
-    )
+    errors = np.zeros_like(answer.values) if answer.std_errors is None else answer.std_errors
+    return Truth(found, answer.values, errors**2, answer.full - answer.base, index.efficient)
 
 
 def _choice(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
@@ -454,8 +447,8 @@ def _choice(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -
     asked = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
     if asked < RUNS * least:
         raise InputError(
-            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, which a "
-            f"sampled truth and its variance need. Say budget={RUNS * least:,} or more."
+            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, which a sampled "
+            f"truth needs. Say budget={RUNS * least:,} or more."
         )
     return replace(found, sampler=SAMPLER, budget=asked // RUNS)
 

@@ -46,8 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
         devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
     except Exception as error:  # back ends raise errors of any type
         raise XaiError(
-            f"JAX has no device: {type(error).__name__}: {error}. Say JAX_PLATFORMS=cpu, or fix "
-            "what the platform needs."
+            f"JAX has no device: {type(error).__name__}: {error}. Try JAX_PLATFORMS=cpu."
         ) from error
     print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
     print(f"{'Check':12} {_checked()}")
@@ -63,12 +62,8 @@ def _lines() -> Iterator[tuple[str, str]]:
         lacks = f"not installed: {', '.join(absent)}" if absent else ""
         yield f"[{extra}]", "; ".join(filter(None, (has, lacks)))
     cache = jax.config.values.get("jax_compilation_cache_dir")
-    yield (
-        "Cache",
-        "a folder is set"
-        if cache
-        else "none; xaijax.enable_compilation_cache(folder) keeps compiled programs",
-    )
+    none = "none; xaijax.enable_compilation_cache(folder) keeps compiled programs"
+    yield "Cache", "a folder is set" if cache else none
     given = [name for name in VARIABLES if name in os.environ]
     said = [f"{one} is set" if one in FOLDERS else f"{one}={os.environ[one]}" for one in given]
     yield "Variables", ", ".join(said) or "none that matter"
@@ -97,7 +92,7 @@ def _checked() -> str:
     found = Explainer(model, np.zeros((1, 3)))(np.array([[1.0, 2.0, 3.0]]), progress=False)
     if not np.allclose(found.values, [[1.0, 1.0, 6.0]], rtol=0, atol=1e-5):
         raise XaiError(
-            f"the Shapley values of a known function came out as {found.values[0].tolist()}, not "
-            "as [1, 1, 6]. Do not trust this installation; please report it with the lines above."
+            f"the Shapley values of a known function are {found.values[0].tolist()}, not "
+            "[1, 1, 6]. Do not trust this installation; please report it with the lines above."
         )
     return "the Shapley values of a known function are right"

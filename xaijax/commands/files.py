@@ -41,8 +41,7 @@ def named(name: str, option: str) -> Any:
     try:
         return operator.attrgetter(member)(module)
     except AttributeError:
-        told = f"{place} has no {member!r}"
-        raise InputError(f"{option}: {name!r} is not there: {told}.") from None
+        raise InputError(f"{option}: {name!r} is not there: {place} has no {member!r}.") from None
 
 
 def _run(place: str, option: str) -> Any:
@@ -137,13 +136,9 @@ def rows_beside(path: str, option: str, dropped: list[str] | None) -> Any:
 def _read(read: Callable[[], Any], path: str, option: str) -> Any:
     try:
         return read()
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # libraries raise errors of any type
-        raise InputError(
-            f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:  # libraries raise errors of any type
+        told = f"{type(error).__name__}: {error}"
+        raise InputError(f"{option}: {path} cannot be read: {told}") from error
 
 
 def require_tables(install: str = "xaijax[data]") -> Any:
@@ -191,18 +186,23 @@ def remove_run(folder: Path) -> None:
 def new_file(path: str) -> Path:
     """The file that --out names; raises InputError before the work if it cannot be written."""
     target = file_to_write(path, "--out")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"--out: the folder {target.parent} cannot be written to.")
+    _writable(target.parent, "--out")
     return target
 
 
-def folder_of(path: str) -> Path:
-    """The folder, created if needed; raises InputError if it cannot be created."""
+def folder_of(path: str | os.PathLike[str], option: str = "--out") -> Path:
+    """The folder, created if needed; raises InputError if it cannot be created or written to."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out: cannot make the folder {path}: {error.strerror}.") from error
+        raise InputError(f"{option}: cannot make the folder {path}: {error.strerror}.") from error
+    return _writable(folder, option)
+
+
+def _writable(folder: Path, option: str) -> Path:
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{option}: the folder {folder} cannot be written to.")
     return folder
 
 
@@ -214,33 +214,20 @@ def _there(path: str, option: str) -> str:
 
 def add_model(command: argparse.ArgumentParser) -> None:
     """Adds --model, --output and --data, which every command with a model has."""
-    option(
-        command,
-        "--model MODEL",
-        "module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
-        required=True,
-    )
+    about = "module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file"
+    option(command, "--model MODEL", about, required=True)
     option(command, "--output NAME", "one output: a class, or where there are none a place")
     option(command, "--data FILE", "rows to explain: .csv, .parquet or .npy", required=True)
     option(command, "--rows N", "only the first N of them", whole(1))
-    option(
-        command,
-        "--drop COLUMN",
-        "a column of the files that the model does not take; may be said again",
-        action="append",
-    )
+    about = "a column of the files that the model does not take; may be said again"
+    option(command, "--drop COLUMN", about, action="append")
     option(command, "--seed S", "(default: 0)", whole(0), default=0)
 
 
 def add_instances(command: argparse.ArgumentParser) -> None:
     """Adds --instances, for commands that write a page."""
-    option(
-        command,
-        "--instances N",
-        "that stand on the page one at a time, with names and values (default: 200; 0: none)",
-        whole(0),
-        default=200,
-    )
+    about = "shown on the page one at a time, with names and values (default: 200; 0: none)"
+    option(command, "--instances N", about, whole(0), default=200)
 
 
 def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
@@ -258,10 +245,9 @@ def _refuse_others(model: Model, rows: Any, path: str) -> None:
     known = model.feature_names
     others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
     if others:
-        raise InputError(
-            f"--data: {path} has columns that the model does not take: {', '.join(others[:5])}"
-            f"{', ...' if len(others) > 5 else ''}. Leave each out by --drop NAME."
-        )
+        names = ", ".join([*others[:5], *["..."] * (len(others) > 5)])
+        told = f"{path} has columns that the model does not take: {names}"
+        raise InputError(f"--data: {told}. Leave each out by --drop NAME.")
 
 
 def drawn(rows: Any, count: int, seed: int) -> Any:

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from xaijax.commands.files import named, of_users
-from xaijax.core.command_line import above_zero, option, whole
+from xaijax.core.command_line import above_zero, command_of, option, whole
 from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError, XaiError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
@@ -17,24 +17,18 @@ from xaijax.sweeps.sweep import FORMATS, sweep
 from xaijax.sweeps.task import raised_in_part
 
 ABOUT = "explain many rows part by part into a directory; the same command resumes"
-MORE = """
-EXPLAINER is module:name or file.py:name, an explainer or a function that returns one:
+EXAMPLE = """\
     xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
+
+EXPLAINER is module:name or file.py:name, an explainer or a function that returns one.
 In a job of a SLURM array each task answers its share of the parts, as with --shard.
 Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing, or
-the command line cannot be read, 130 interrupted by Ctrl-C.
-"""
+the command line cannot be read, 130 interrupted by Ctrl-C."""
 
 
 def add_command(commands: Any) -> None:
     """Adds the command to `xaijax`."""
-    command = commands.add_parser(
-        "sweep",
-        help=ABOUT,
-        description=f"{ABOUT.capitalize()}.",
-        epilog=MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = command_of(commands, "sweep", ABOUT, EXAMPLE, run)
     option(command, "explainer EXPLAINER", "module:name or file.py:name")
     option(command, "rows ROWS", ".parquet, .npy, or a folder of .parquet")
     option(command, "out DIR", "the run's directory")
@@ -46,27 +40,18 @@ def add_command(commands: Any) -> None:
     option(command, "--format", "(default: npz)", choices=FORMATS, default="npz")
     option(command, "--option NAME=JSON", "of the explainer's call", action="append", default=[])
     option(command, "--quiet", "no progress", action="store_true")
-    command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Sweeps as the arguments say; raises SweepIncompleteError if its own parts are missing."""
-    given = _options(arguments.option)
-    executor, own = _executor(arguments)
+    names = ("out", "rows_per_part", "retries", "timeout", "format")
+    settings: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    settings["options"] = _options(arguments.option) or None
+    settings["executor"], own = _executor(arguments)
+    settings["progress"] = False if arguments.quiet else None
     explainer = explainer_of(arguments.explainer)
     try:
-        found = sweep(
-            explainer,
-            arguments.rows,
-            arguments.out,
-            executor,
-            arguments.rows_per_part,
-            arguments.retries,
-            arguments.timeout,
-            arguments.format,
-            options=given or None,
-            progress=False if arguments.quiet else None,
-        )
+        found = sweep(explainer, arguments.rows, **settings)
     except SweepIncompleteError:
         raise
     except (Exception, SystemExit) as error:

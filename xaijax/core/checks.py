@@ -113,8 +113,7 @@ def listed(value: Any, name: str, of: str = "names") -> list[Any]:
     if not flat or isinstance(value, str | bytes | Mapping | Set):
         got = f" {value!r:.60}" if isinstance(value, str | bytes) else ""
         raise InputTypeError(
-            f"{name} must be a list of {of}, got {type(value).__name__}{got}. Write it as a list: "
-            "[...]."
+            f"{name} must be a list of {of}, got {type(value).__name__}{got}. Write [...]."
         )
     return list(value)
 
@@ -142,8 +141,7 @@ def as_array(
     if isinstance(X, np.ma.MaskedArray):
         if np.ma.is_masked(X):
             raise InputError(
-                f"{name} is a masked array with {int(np.ma.count_masked(X))} masked entries. "
-                f"Fill them first ({name}.filled(value))."
+                f"{name} has {int(np.ma.count_masked(X))} masked entries. Say {name}.filled(value)."
             )
         X = X.data
     X = from_torch(X)
@@ -206,8 +204,7 @@ def real_numbers(given: Any, name: str) -> np.ndarray:
             f"{name}: got {type(given).__name__}, which is no array of numbers."
         ) from error
     raise InputTypeError(
-        f"{name}: got complex numbers; real ones are needed. Take their real part or their size "
-        "first (np.real, np.abs)."
+        f"{name}: got complex numbers; real ones are needed. Take np.real or np.abs of them."
     )
 
 
@@ -216,8 +213,7 @@ def matrix(X: Any, name: str) -> np.ndarray:
     array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
     if array.ndim != 2:
         raise InputError(
-            f"{name} has shape {array.shape}, but [rows, columns] is needed. Say {name}[:, None] "
-            f"for a single column, {name}[None] for a single row."
+            f"{name} has shape {array.shape}; pass [rows, columns], as {name}[None] for one row."
         )
     return rows_of(array, name, None)
 
@@ -229,14 +225,12 @@ def rows_of(
     rank = 2 if shape is None else 1 + len(shape)
     if array.ndim == rank - 1:
         raise InputError(
-            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] "
-            "for a single row x."
+            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] for x."
         )
     if array.ndim != rank:
         wanted = "[rows, features]" if shape is None else f"[rows, {', '.join(map(str, shape))}]"
         raise InputError(
-            f"{name} has shape {array.shape}, but {wanted} is needed. For inputs of another rank "
-            "say input_shape= in as_model."
+            f"{name} has shape {array.shape}, but {wanted} is needed, or input_shape= in as_model."
         )
     if array.shape[0] == 0:
         raise InputError(f"{name} has 0 rows; at least 1 is needed.")
@@ -257,8 +251,7 @@ def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
         return jax.tree.flatten(given, is_leaf=lambda one: one is None)
     except ValueError as reason:
         raise InputTypeError(
-            f"{name}: the keys of a dict are of several types, which do not sort. Name all leaves "
-            "by texts."
+            f"{name}: keys of a dict of several types do not sort. Name all leaves by texts."
         ) from reason
 
 

@@ -79,9 +79,8 @@ def unpack(part: bytes, what: str) -> Any:
         return pickle.loads(part)
     except (ImportError, AttributeError) as error:
         raise InputTypeError(
-            f"{what} cannot be opened in this process: {error}. What it is made of must be "
-            f"installed here; a script's own functions travel with cloudpickle (pip install "
-            f'"xaijax[scale]").'
+            f"{what} cannot be opened in this process: {error}. Install what it is made of here; "
+            'a script\'s own functions need cloudpickle (pip install "xaijax[scale]").'
         ) from error
 
 
@@ -190,8 +189,7 @@ def made_of(one: Any) -> dict[str, Any]:
     given = vars(one).get("made of") if hasattr(one, "__dict__") else None
     if given is None:
         raise InputTypeError(
-            f"{type(one).__name__} has no recipe by which it could travel: it is a class of "
-            f"its own. Use the explainers of xaijax themselves."
+            f"{type(one).__name__} cannot travel: it has no recipe. Use an explainer of xaijax."
         )
     return dict(given)
 

@@ -31,9 +31,8 @@ def before_jax() -> None:
     if _forked:
         raise ForkedProcessError(
             f"this process ({os.getpid()}) was forked after its parent had used JAX, whose threads "
-            "a fork does not have: it would wait for ever. Start workers by spawn "
-            "(multiprocessing.get_context('spawn'), or joblib's loky), or fork before the first "
-            "explanation."
+            "it lacks. Start workers by spawn (multiprocessing.get_context('spawn'), or joblib's "
+            "loky), or fork before the first explanation."
         )
     _used = True
 

@@ -59,10 +59,6 @@ tile: int or None. Rows of one call of the compiled model, a power of two of at 
     "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
     "max_display": "max_display: int, at least 1. Number of players shown one by one.",
     "output": "output: name or position of one output. Needed if there are several.",
-    "shown": """\
-ax: matplotlib `Axes` to draw on. None makes a figure.
-max_display: int, at least 1. Number of players shown one by one.
-output: name or position of one output. Needed if there are several.""",
     "axes": """\
 Returns:
     The `Axes`.
@@ -84,6 +80,9 @@ Raises:
     DataHashError: the file's bytes differ from the expected ones.
     MissingExtraError: the extra [data] is not installed.""",
 }
+
+
+SHARED["shown"] = "\n".join(SHARED[name] for name in ("ax", "max_display", "output"))
 
 
 def public(function: _F, name: str | None = None) -> _F:

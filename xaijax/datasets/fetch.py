@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaijax.core.errors import InputError, XaiError
+from xaijax.core.errors import XaiError
 from xaijax.core.optional import how_to
 from xaijax.core.public import public_class
 
@@ -203,10 +203,3 @@ class Table:
     def sha256(self) -> str:
         """SHA-256 of the file read; for several files their digests, joined by commas."""
         return ",".join(found.sha256 for found in self.files)
-
-
-def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
-    """Returns the value, or raises InputError if it is not among the accepted ones."""
-    if not isinstance(value, str) or value not in accepted:
-        raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
-    return value

@@ -12,7 +12,6 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import half_widths
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import refuse_other_numbers
 
@@ -58,8 +57,7 @@ def groups(
         >>> [text.get_text() for text in axes.texts]
         ['2', '0.25']
     """
-    style.check(explanation, max_display)
-    explanation = style.one_output(explanation, output, "groups")
+    explanation = style.checked(explanation, output, "groups", max_display)
     names, codes = _groups(groups, len(explanation))
     found = [_mean(explanation.values[codes == g]) for g in range(len(names))]
     means, half = (np.stack(part) for part in zip(*found, strict=True))  # [groups, P] each
@@ -67,7 +65,8 @@ def groups(
     shown, others = style.split(disparity, max_display)
 
     sizes = np.bincount(codes)
-    labels = [f"{name} ({size:,})" for name, size in zip(shorten(names, 20), sizes, strict=True)]
+    labels = zip(style.shorten(names, 20), sizes, strict=True)
+    labels = [f"{name} ({size:,})" for name, size in labels]
     axes = style.dot_rows(ax, means[:, shown], half[:, shown], labels)
     low, high = axes.get_xlim()
     axes.set_xlim(low, high + 0.16 * (high - low))
@@ -181,7 +180,7 @@ def methods(
         sizes, halves = sizes / total, halves / total
     shown, others = style.split(np.abs(sizes).mean(axis=0), max_display)
 
-    labels = shorten(list(found), 20)
+    labels = style.shorten(list(found), 20)
     axes = style.dot_rows(ax, sizes[:, shown], halves[:, shown], labels)
     kinds = {style.value_name(one) for one in found.values()}
     what = kinds.pop() if len(kinds) == 1 else "value"
@@ -212,8 +211,7 @@ def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Expl
         if set(one.feature_names) != names:
             odd = sorted(names ^ set(one.feature_names))[:3]
             raise InputError(
-                f"explanations: {name!r} has other players, {odd} say; pass explanations of the "
-                "same players."
+                f"explanations: {name!r} has other players, {odd} say; pass those of the same ones."
             )
     first = next(iter(found))
     for name, one in found.items():

@@ -12,7 +12,6 @@ from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.set_keys import named
 from xaijax.results.shared_fields import as_numbers, player_columns
@@ -63,7 +62,7 @@ def interactions(
     shown = np.sort(np.argsort(-off.sum(axis=1), kind="stable")[:max_display])
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
-    names = shorten([found.feature_names[p] for p in shown])
+    names = style.shorten([found.feature_names[p] for p in shown])
     colours = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
     most = float(np.abs(matrix).max()) or 1.0
     ends = -most if one else 0.0, most
@@ -182,7 +181,7 @@ def pairs(
     name = value_name(found)
     label = name if one else f"mean |{name}| over {len(found):,} instances"
     label += style.intervals(found, half)
-    names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
+    names = style.shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
     sets = [named(tuple(names[p] for p in found.sets[m])) for m in order]
     style.dress(axes, sets, label, None, limit=None)
     reach = np.where(known, half, 0.0)
@@ -235,7 +234,7 @@ def network(
     shown = np.sort(order)
     off, alone = off[np.ix_(shown, shown)], alone[shown]  # lines and dots that are drawn
     n, most = len(shown), np.abs(off).max() or 1.0
-    names = shorten([found.feature_names[p] for p in shown])
+    names = style.shorten([found.feature_names[p] for p in shown])
     longest = max(map(len, names)) * 0.9 * style.NAME_INCHES
     axes = style.new_axes(ax, 0, width=4.2 + 2 * longest, height=5.3)
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
@@ -271,10 +270,8 @@ def network(
     if off.any():
         lines = f"widest line {style.signed(float(off.flat[np.abs(off).argmax()]))}"
     what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
-    axes.text(
-        0, -1.53, f"{value_name(found)}{what}; {lines}",
-        ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
-    )  # fmt: skip
+    note = f"{value_name(found)}{what}; {lines}"
+    style.note(axes, 0, -1.53, note, ha="center", va="baseline")
     picture_title(axes, found)
     return axes
 
@@ -318,10 +315,8 @@ def dependence(
     found = of_pairs(interactions, 1, output, "dependence")
     if found.data is None:
         raise InputError(
-            "interactions: have no data, so there is nothing to draw a player against. Those of "
-            "explainer.interactions(X) keep X; give others theirs: "
-            "xaijax.Interactions.from_shapiq(theirs, data=X), or "
-            "dataclasses.replace(interactions, data=X)."
+            "interactions: have no data to draw a player against. Say Interactions.from_shapiq("
+            "theirs, data=X) or dataclasses.replace(interactions, data=X)."
         )
     names = found.feature_names
     own = _place(found, player)
@@ -332,7 +327,7 @@ def dependence(
     if other == own:
         raise InputError("partner: is the player itself; give another, or leave it out.")
     x, colour = (_column(found, p) for p in (own, other))
-    name, partner_name = shorten([names[own], names[other]])
+    name, partner_name = style.shorten([names[own], names[other]])
     axes = style.new_axes(ax, 9)
     scale = style.scale(*style.LOW_TO_HIGH)
     dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
@@ -356,7 +351,6 @@ def _column(found: Interactions, player: int) -> np.ndarray:
     numbers = None if place is None else as_numbers(rows_of(found.data).column(place))
     if numbers is None:
         raise InputError(
-            f"player: {found.feature_names[player]!r} has not one column of numbers in data, so "
-            "there is nothing to draw it against. Choose a player that is one column."
+            f"player: {found.feature_names[player]!r} has not one column of numbers in data."
         )
     return numbers

@@ -76,9 +76,8 @@ def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
     found = tuple(one.data.shape[1:])
     if rows_of(one.data).is_frame or not (is_image(found) or channels_first(found)):
         raise InputError(
-            f"explanation: its instances have shape {found}, which is no image; accepted are "
-            f"(H, W), (H, W, C) and (C, H, W) with C of {CHANNELS}. For flat rows pass "
-            "shape=(H, W)."
+            f"explanation: its instances have shape {found}, not (H, W), (H, W, C) or (C, H, W) "
+            f"with C of {CHANNELS}. For flat rows pass shape=(H, W)."
         )
     return found
 
@@ -102,15 +101,14 @@ def columns_of(
         found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
         if None in found or P != F:
             raise InputError(
-                f"explanation: it has {P:,} players for {F:,} entries of the image and does not "
-                "say which entries each has; provenance['player_columns'] is missing."
+                f"explanation: it has {P:,} players for {F:,} entries of the image and no "
+                "provenance['player_columns'] that say which entries each has."
             )
         given = [(j,) for j in found]
     columns = [np.asarray(c, np.intp) for c in given]
     if not any(len(c) for c in columns):
         raise InputError(
-            "explanation: each instance has its own players. Say whose each pixel is: players=, "
-            "whole numbers [H, W]."
+            "explanation: each instance has its own players. Pass players=, whole numbers [H, W]."
         )
     refuse_beyond(columns, F)
     return columns
@@ -225,16 +223,15 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
     if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):
         if (given != given[..., :1]).any():  # as `Explainer` takes them, for images with channels
             raise InputError(
-                "players: the channels of a pixel have different players. Give one player for "
-                f"each pixel, ({H}, {W}); image() without players= shows their sums."
+                "players: the channels of a pixel have different players. Give one for each pixel, "
+                f"({H}, {W}); image() without players= shows their sums."
             )
         given = given[..., 0]
     if given.shape == (N, H, W):
         return given[n]
     if given.shape != (H, W):
         raise InputError(
-            f"players: got shape {given.shape}; the player of each pixel is needed, ({H}, {W}), or "
-            f"of each image, ({N}, {H}, {W})."
+            f"players: got shape {given.shape}; pass ({H}, {W}), or ({N}, {H}, {W}) for each image."
         )
     return given
 

@@ -12,7 +12,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.style import shorten
 from xaijax.plots.tokens import draw, read
 from xaijax.results.rules import Rule, percent
 
@@ -75,7 +74,7 @@ def rules(
         _card(axes, rule, lines, top, height)
         top += height
     if left_out:
-        _write(axes, 0.02, top + 0.4, f"{left_out:,} more rules are not shown")
+        style.note(axes, 0.02, top + 0.4, f"{left_out:,} more rules are not shown")
     return axes
 
 
@@ -92,7 +91,7 @@ def _checked(rules: Any) -> list[Rule]:
 
 def _lines(rule: Rule) -> list[tuple[str, str]]:
     """The sentence in lines with their weights; each condition is cut separately."""
-    conditions = shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
+    conditions = style.shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
     if len(rule.rule) > MOST_CONDITIONS:
         conditions.append(f"{len(rule.rule) - MOST_CONDITIONS} more conditions")
     lines: list[str] = []
@@ -113,7 +112,7 @@ def _card(axes: Axes, rule: Rule, lines: list[Any], top: float, height: int) -> 
     axes.axhspan(top + 0.1, top + height - 0.15, color=style.faint(), alpha=0.35, linewidth=0)
     middle = top + (height - 0.05) / 2
     for n, (line, weight) in enumerate(lines):
-        _write(axes, 0.02, middle + n - (len(lines) - 1) / 2, line, weight)
+        style.note(axes, 0.02, middle + n - (len(lines) - 1) / 2, line, weight=weight)
     for row, (name, share, colour) in enumerate(
         (
             ("precision", rule.precision, style.DOWN if rule.accepted else style.GREY),
@@ -128,13 +127,7 @@ def _card(axes: Axes, rule: Rule, lines: list[Any], top: float, height: int) -> 
         if name == "precision" and rule.precision_lower is not None:
             at = LEFT + (RIGHT - LEFT) * rule.precision_lower
             axes.plot([at, at], [y - 0.27, y + 0.27], color="#ffffff", linewidth=1.4)
-        _write(axes, RIGHT + 0.01, y, f"{name} {percent(share)}")
-
-
-def _write(axes: Axes, x: float, y: float, text: str, weight: str = "normal") -> None:
-    axes.text(
-        x, y, text, va="center", fontsize=8.5, weight=weight, color=style.ink(), parse_math=False
-    )
+        style.note(axes, RIGHT + 0.01, y, f"{name} {percent(share)}")
 
 
 FADED = 0.15  # opacity of the parts that a rule does not keep
@@ -187,9 +180,7 @@ def kept(
         axes = _image(checks.as_array(image, "image"), players, rule.features, ax)
     said = "" if rule.accepted else ", not accepted"
     title = f"{rule.prediction}: precision {percent(rule.precision)}{said}"
-    axes.set_title(
-        style.elide(title, 60), loc="left", fontsize=9.5, color=style.ink(), parse_math=False
-    )
+    style.head(axes, style.elide(title, 60))
     return axes
 
 
@@ -212,8 +203,8 @@ def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) ->
         image = np.moveaxis(image, 0, -1)
     if not pixels.is_image(image.shape):
         raise InputError(
-            f"image: got shape {image.shape}; accepted are (H, W), (H, W, C) and (C, H, W) with C "
-            f"of {pixels.CHANNELS}."
+            f"image: got shape {image.shape}; pass (H, W), (H, W, C) or (C, H, W) with C of "
+            f"{pixels.CHANNELS}."
         )
     H, W = image.shape[:2]
     owner = pixels.numbering(players, H, W)

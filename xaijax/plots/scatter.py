@@ -9,7 +9,6 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import as_numbers
@@ -65,23 +64,21 @@ def scatter(
         >>> axes.collections[0].get_offsets().tolist()
         [[20.0, -10.0], [40.0, 10.0]]
     """
-    style.check(explanation, 1)
-    explanation = style.one_output(explanation, output, "scatter")
+    explanation = style.checked(explanation, output, "scatter")
     own, total = _place(explanation, player), len(explanation)
     explanation = style.at_most(explanation, MOST_DOTS)
     columns = explanation.player_data()
     column, names = columns[own], explanation.feature_names
     if column is None:
         raise InputError(
-            f"player: {names[own]!r} is not one column of the explanation's data, so there is "
-            "nothing to draw it against. Choose a player that is one column, of an explanation "
-            "with data."
+            f"player: {names[own]!r} is not one column of the data. Choose one that is."
         )
     y, numbers = explanation.values[:, own], as_numbers(column)
     x, texts = (numbers, []) if numbers is not None else _texts(column, y)
-    other = None if by is None else _of(columns, _place(explanation, by, "by"), names)
+    place = None if by is None else _place(explanation, by, "by")
+    other = None if place is None else _of(columns, place, names)
     colour = None if other is None else as_numbers(other)
-    shown = shorten([names[own], *([] if by is None else [names[_place(explanation, by, "by")]])])
+    shown = style.shorten([names[j] for j in (own, place) if j is not None])
 
     axes = style.new_axes(ax, 10)
     axes.axhline(0, color=style.GREY, linewidth=0.8, zorder=1)
@@ -94,7 +91,7 @@ def scatter(
         axes.scatter(x, y, color=style.OUTPUTS[0], **kept)
     elif colour is None:
         kinds, codes, rest = _kinds(other, len(style.OUTPUTS))
-        for place, name in enumerate(shorten(kinds, 20)):
+        for place, name in enumerate(style.shorten(kinds, 20)):
             shade = style.GREY if place == rest else style.OUTPUTS[place]
             axes.scatter(x[codes == place], y[codes == place], color=shade, label=name, **kept)
         style.legend(axes, shown[1])
@@ -107,7 +104,7 @@ def scatter(
         style.colour_bar(axes, dots, shown[1])
     if texts:
         turned = {"rotation": 30, "ha": "right"} if len(texts) > 4 else {}
-        axes.set_xticks(range(len(texts)), shorten(texts, 16), parse_math=False, **turned)
+        axes.set_xticks(range(len(texts)), style.shorten(texts, 16), parse_math=False, **turned)
         axes.set_xlim(-0.6, len(texts) - 0.4)
     lines = style.intervals(explanation, half).replace("; ", "\n")
     missing = int(np.isnan(x).sum())

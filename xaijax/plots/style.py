@@ -11,6 +11,7 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.html import cut
 from xaijax.core.optional import require
 from xaijax.results import describe_question
 from xaijax.results.describe_question import WORDS, counted_outputs, quantity
@@ -31,7 +32,7 @@ MORE = 8  # characters that are added if two names would look alike
 
 def elide(text: object, limit: int = NAME_LIMIT) -> str:
     """At most `limit` characters on one line; both ends are kept, since names differ at either."""
-    return _cut(_clean(text), limit, None)
+    return cut(text, limit)
 
 
 def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
@@ -77,7 +78,7 @@ def with_entries(
     """
     rows = []
     for name, own in zip(shorten(names, limit), entries, strict=True):
-        known = [" ".join(str(one).split()) for one in own if one is not None]
+        known = [_clean(one) for one in own if one is not None]
         if len(set(known)) == 1:
             known = known[:1]
         text = " | ".join(shorten(known, ENTRY_LIMIT))
@@ -104,18 +105,16 @@ def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
 
 def _cut(text: str, limit: int, place: int | None) -> str:
     """Both ends of a text, and the part around a given position."""
-    if len(text) <= limit:
-        return text
     tail = (limit - 1) // 3
-    head = limit - 1 - tail
-    if place is not None and head <= place + 1 and place < len(text) - tail:
+    inside = place is not None and limit - 2 - tail <= place < len(text) - tail
+    if place is not None and inside and len(text) > limit:
         part = (limit - 2) // 3
         word = text.rfind(" ", max(place - 6, 0), place) + 1 or place - 2  # its word's beginning
         start = min(max(word, part), len(text) - limit + 2 + part)
         stop = start + limit - 2 - 2 * part
         first, middle, last = text[:part], text[start:stop], text[len(text) - part :]
         return f"{first.rstrip()}…{middle.strip()}…{last.lstrip()}"
-    return text[:head].rstrip() + "…" + text[len(text) - tail :].lstrip()
+    return cut(text, limit)
 
 
 # Blue and orange differ in every common colour blindness; the outputs are Okabe and Ito's.
@@ -177,7 +176,7 @@ def _rgb(key: str) -> str:
 Shown = Explanation | PrivateExplanation
 
 
-def check(explanation: Any, max_display: Any, private: bool = False) -> None:
+def check(explanation: Any, max_display: Any = 1, private: bool = False) -> None:
     """Raises for what cannot be drawn.
 
     private: whether a `PrivateExplanation` can be drawn too.
@@ -188,8 +187,7 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
     """
     if isinstance(explanation, PrivateExplanation) and not private:
         raise InputError(
-            "explanation: a private copy has neither base values nor data, which are needed "
-            "here. Draw it with xaijax.plots.bar, profile or beeswarm."
+            "explanation: a private copy has no base values. Draw a bar, profile or beeswarm."
         )
     checks.passed(explanation, "explanation", Shown, "an xaijax Explanation")
     checks.whole_number(max_display, "max_display")
@@ -201,6 +199,18 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
             f"explanation: {broken.sum():,} of {len(explanation):,} instances have values that are "
             "not finite; draw the others, explanation[mask]."
         )
+
+
+def checked(
+    explanation: Any,
+    output: int | str | None,
+    plot: str,
+    max_display: Any = 1,
+    private: bool = False,
+) -> Any:
+    """The explanation [N, P] of one output, after `check`."""
+    check(explanation, max_display, private)
+    return one_output(explanation, output, plot)
 
 
 def one_output(explanation: Titled, output: int | str | None, plot: str) -> Any:
@@ -239,6 +249,25 @@ def lone_output(explanation: Shown, why: str) -> Any:
             f"and {why}. Choose it: explanation[:, :, {names[-1]}]."
         )
     return explanation
+
+
+def chosen_instance(explanation: Explanation, instance: int | str | None, plot: str) -> Explanation:
+    """The explanation of one instance.
+
+    Raises:
+        InputError: there are several and none is chosen, or it does not exist.
+        InputTypeError: it is a list or slice of several.
+    """
+    if instance is None:
+        if len(explanation) > 1:
+            raise InputError(
+                f"explanation: {plot} draws one instance and the explanation has "
+                f"{len(explanation):,}; choose one, explanation[0]."
+            )
+        instance = 0
+    if not isinstance(instance, str | int | np.integer):
+        raise InputTypeError(f"instance: got {instance!r:.60}; pass one position or name.")
+    return explanation[instance]
 
 
 def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = None) -> Axes:
@@ -332,17 +361,20 @@ def beside(
     ax: Axes, end: float, row: float, text: str, points: float = 5, size: float = 8.5
 ) -> None:
     """Writes a text this many points right of a bar's end, left if below 0; without TeX."""
-    ax.annotate(
-        text,
-        (end, row),
-        xytext=(points, 0),
-        textcoords="offset points",
-        va="center",
-        ha="left" if points > 0 else "right",
-        fontsize=size,
-        color=ink(),
-        parse_math=False,
-    )
+    side = "left" if points > 0 else "right"
+    look = {"va": "center", "ha": side, "fontsize": size, "color": ink(), "parse_math": False}
+    ax.annotate(text, (end, row), xytext=(points, 0), textcoords="offset points", **look)
+
+
+def note(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Writes a text at a position, without TeX."""
+    usual: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": ink(), "parse_math": False}
+    ax.text(x, y, text, **(usual | look))
+
+
+def head(ax: Axes, text: str, size: float = 9.5, **layout: Any) -> None:
+    """Writes a title of one line above the left end, without TeX."""
+    ax.set_title(text, loc="left", fontsize=size, color=ink(), parse_math=False, **layout)
 
 
 def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
@@ -515,7 +547,7 @@ def write_title(ax: Axes, title: str | None, width: int = 60) -> None:
     if title is not None:
         lines = wrap(elide(title, 2 * width - 8), width) or [""]
         text = "\n".join([*lines[:1], " ".join(lines[1:])]).strip()
-        ax.set_title(text, loc="left", fontsize=10.5, color=ink(), pad=10, parse_math=False)
+        head(ax, text, 10.5, pad=10)
 
 
 def room(ax: Axes, names: list[str]) -> float:
@@ -541,11 +573,6 @@ def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str
     if selected is None:
         return None if what is None else f"explained: {what}"
     return f"output: {selected}" + ("" if what is None else f" ({what})")
-
-
-def quantity_of(explanation: Titled) -> str | None:
-    """The quantity of one number, if the provenance has it, such as a probability."""
-    return _quantity(explanation.provenance)
 
 
 def _quantity(provenance: Mapping[str, Any]) -> str | None:

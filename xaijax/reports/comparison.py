@@ -112,16 +112,12 @@ def _changed(one: Comparison) -> str:
 
 
 def _tables(one: Comparison) -> list[dict[str, Any]]:
-    size = ShiftPart(*map(_last, (one.size_shift, one.size_low, one.size_high), [one] * 3))
-    value = ShiftPart(*map(_last, (one.shift, one.low, one.high), [one] * 3))
+    size = ShiftPart(one.size_shift, one.size_low, one.size_high)
+    value = ShiftPart(one.shift, one.low, one.high)
     found = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
     if one.split is not None:
-        parts = {"data": one.split.size_data, "model": one.split.size_model}
-        own = {
-            f"of the {name}": ShiftPart(*(_last(x, one) for x in (part.shift, part.low, part.high)))
-            for name, part in parts.items()
-        }
-        found.append(_of_players(one, "Shift of mean |value|: what did it", own))
+        parts = {"of the data": one.split.size_data, "of the model": one.split.size_model}
+        found.append(_of_players(one, "Shift of mean |value|: what did it", parts))
     if one.rows is not None and one.row_shift is not None:
         shown = one.rows[:ROWS]
         rows = [
@@ -137,18 +133,14 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
     return found
 
 
-def _last(values: np.ndarray, one: Comparison) -> np.ndarray:
-    return values if one.output_names is None else values[:, -1]
-
-
 def _of_players(one: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:
-    first = next(iter(parts.values()))
-    rows = []
-    for j in ranking(np.abs(first.shift)):
+    last = () if one.output_names is None else (-1,)
+    first, rows = next(iter(parts.values())), []
+    for j in ranking(np.abs(first.shift[:, *last])):
         row = [cell(one.feature_names[j], head=True)]
         for part in parts.values():
-            ends = f"{part.low[j]:.4g} to {part.high[j]:.4g}"
-            row += [cell(f"{part.shift[j]:+.4g}", True), cell(ends, True)]
+            shift, low, high = (x[j, *last] for x in (part.shift, part.low, part.high))
+            row += [cell(f"{shift:+.4g}", True), cell(f"{low:.4g} to {high:.4g}", True)]
         rows.append(row)
     heads = [cell("player")]
     heads += [cell(text, True) for name in parts for text in (name, f"interval, {name}")]

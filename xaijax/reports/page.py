@@ -141,8 +141,7 @@ def model_name(model: ModelLike | str | None) -> str | None:
     name = getattr(model, "name", None) if hasattr(model, "probe") else model
     if name is not None and not isinstance(name, str):
         raise InputTypeError(
-            f"model: got {type(model).__name__}; pass its name as a text, what xaijax.as_model "
-            "returned, or None."
+            f"model: got {type(model).__name__}; pass a text, what as_model returned, or None."
         )
     return name
 
@@ -151,12 +150,8 @@ def lines(
     model: str | None, asked: str, value: str, rows: str = "Background", what: str = "A value"
 ) -> list[tuple[str, str]]:
     """Names and texts; asked: the text of the background, "" if it is not known."""
-    return [
-        ("Model", model or "not named"),
-        ("Page written", today()),
-        (rows, asked or "not known"),
-        (what, value),
-    ]
+    head = [("Model", model or "not named"), ("Page written", today())]
+    return [*head, (rows, asked or "not known"), (what, value)]
 
 
 def about(explanation: Explanation, model: str | None) -> list[tuple[str, str]]:

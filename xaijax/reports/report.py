@@ -82,15 +82,13 @@ def report(
     """
     if isinstance(explanation, Interactions):
         raise InputTypeError(
-            "explanation: got Interactions; they are shown with an Explanation. Say "
-            "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
+            "explanation: got Interactions. Say xaijax.report(explainer(X), path, interactions)."
         )
     style.check(explanation, 1)
     heading = page.heading(path, title)
     if explanation.kind == "aec":
         raise InputError(
-            "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
-            "of values. Say xaijax.collinearity_report(aec, shapley, path)."
+            "explanation is of an AEC. Say xaijax.collinearity_report(aec, shapley, path)."
         )
     name, most = model_name(model), page.checked(instances)
     content = _content(explanation, name, most) | heading

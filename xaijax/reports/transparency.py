@@ -80,8 +80,7 @@ def transparency_report(
     if explanation.data is None or len(explanation) > 2:
         raise InputError(
             f"explanation: a transparency report is of one person or two, got "
-            f"{len(explanation):,} instances of quantity="
-            f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
+            f"{len(explanation):,}. Choose them, explanation[[3, 8]]."
         )
     heading = page.heading(path, title)
     content = _content(explanation, profile, model_name(model)) | heading

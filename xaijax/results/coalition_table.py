@@ -317,10 +317,9 @@ class CoalitionTable:
         value, bound = self._compared(threshold, absolute)
         win = value >= bound - self._slack(bound)[:, None]
         if win[:, 0].any():
+            game = int(win[:, 0].argmax())
             raise InputError(
-                f"values: game {int(win[:, 0].argmax())} wins with the empty set (v = "
-                f"{self.values[int(win[:, 0].argmax()), 0]:g}), so no player matters. The table of "
-                "an influence has v(empty) = 0."
+                f"values: game {game} wins with the empty set, whose v is {self.values[game, 0]:g}."
             )
         return np.stack([function(one) for one in win])
 
@@ -332,17 +331,15 @@ class CoalitionTable:
             other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]
             if other.any():
                 raise InputError(
-                    "threshold=None is for games of zeros and ones, but a value is "
-                    f"{value[other][0]:.6g}. Say threshold= (above 0): a set wins where v(S) >= "
-                    "threshold."
+                    f"threshold=None is for games of zeros and ones, got {value[other][0]:.6g}. "
+                    "Say threshold= (above 0): a set wins if v(S) >= threshold."
                 )
             return value, 0.5
         bound = checks.positive(threshold, "threshold")
         if (self._slack(bound) >= bound).any():
             raise InputError(
-                f"threshold={bound:g} is within what rounding leaves of the values, "
-                f"{self.rounding.max():.2g}: the empty set would reach it. Give a larger one, or a "
-                "CoalitionTable with rounding=0.0."
+                f"threshold={bound:g} is within the rounding of the values, "
+                f"{self.rounding.max():.2g}. Give a larger one, or a table with rounding=0.0."
             )
         return value, bound
 
@@ -361,10 +358,7 @@ def _rounding(given: Any, N: int) -> np.ndarray:
         raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
     array = checks.real_numbers(given, "rounding")
     if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
-        raise InputError(
-            f"rounding must be a finite number of at least 0, or one for each of {N:,} games, got "
-            f"{given!r}."
-        )
+        raise InputError(f"rounding must be finite and at least 0, one or [{N}], got {given!r}.")
     out = np.broadcast_to(array, N).copy()
     out.flags.writeable = False
     return out

@@ -38,8 +38,7 @@ def values_of_shapiq(
     if found.values.ndim == 3:
         names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
         raise InputError(
-            "to_shapiq: InteractionValues hold one output; choose one first, "
-            f"{called}[:, :, output] (outputs: {names})."
+            f"to_shapiq takes one output: choose one first, {called}[:, :, output] ({names})."
         )
     shapiq = require("shapiq", "shapiq")
     N = len(found.values)
@@ -64,14 +63,10 @@ def wide(found: Result, axis: str, labels: Sequence[str]) -> Any:
     """A frame with a row for each instance; axis: "player" or "set", whose names labels are."""
     pandas = require("pandas", "xaijax[data]")
     own = output_of_each(found.stats, len(found.values))
-    for name, of, taken in (
-        ("base_value", "base values", found.feature_names),
-        ("output", "each instance's output", labels if own else ()),
-    ):
+    for name, taken in (("base_value", found.feature_names), ("output", labels if own else ())):
         if name in taken:
             raise InputError(
-                f"to_dataframe: a player is called {name!r}, like the column of {of}; "
-                "use to_dataframe(long=True)."
+                f"to_dataframe: a player is called {name!r}; use to_dataframe(long=True)."
             )
     labels = [*labels, "base_value"]
     table = np.concatenate([found.values, found.base_values[:, None]], axis=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.checks import count
 from xaijax.players.index import named
 
 OUTPUTS = 4  # outputs that are counted one by one
@@ -93,8 +94,7 @@ def background(facts: Mapping[str, Any]) -> str:
     if kind == "baseline":
         return "one baseline row"
     if isinstance(rows, int):
-        given = ", weighted" if weights == "given" else ""
-        return f"{rows:,} row{'s' * (rows != 1)}{given}"
+        return count(rows, "row") + (", weighted" if weights == "given" else "")
     reference = facts.get("reference")
     return "" if reference is None else f"a reference ({reference})"
 

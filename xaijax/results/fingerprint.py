@@ -22,30 +22,11 @@ SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
 AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 # Facts that make two results answers to one question.
 QUESTION = (
-    "selected_output",
-    "player_columns",
-    "method",
-    "path",
-    "steps",
-    "quantity",
-    "link",
-    "index_weights",
-    "replacement",
-    "background_rows",
-    "weights",
-    "guests",
-    "reference",
-    "end_weight",
+    *"selected_output player_columns method path steps quantity link index_weights".split(),
+    *"replacement background_rows weights guests reference end_weight".split(),
     *SCORE,
-    "intervention",
-    "pool_rows",
-    "pool_weights",
-    "scheme",
-    "threshold",
-    "absolute",
+    *"intervention pool_rows pool_weights scheme threshold absolute".split(),
 )
-
-
 # Entries of stats that hold what each field of a fingerprint was read from.
 ENTRIES = {"rows": "fingerprint", "model": "model_fingerprint"}
 

@@ -26,11 +26,10 @@ from xaijax.results.shared_fields import (
     stats_of_rows,
     values_of,
 )
-from xaijax.results.summary import finite_instances, headline_of, shown_stats, sure_of
+from xaijax.results.summary import finite_instances, headline_of, largest, shown_stats, sure_of
 from xaijax.tables.rows import rows_of
 
 FORMAT = "xaijax.Interactions"
-TOP = 6  # sets in the repr
 
 
 @public_class
@@ -128,11 +127,10 @@ class Interactions(ResultOfRows):
         lines = [self._headline(), f"  {sure_of(self)}"]
         finite = finite_instances(self.values)
         if finite.any():
-            size = np.abs(self.values[finite]).mean(axis=0)
-            size = size if size.ndim == 1 else size.mean(axis=1)
-            joined = [m for m in np.argsort(-size, kind="stable") if len(self.sets[m]) > 1][:TOP]
+            joined = [m for m, S in enumerate(self.sets) if len(S) > 1]
             if joined:
-                text = ", ".join(f"{named(self.set_names[m])} {size[m]:.4g}" for m in joined)
+                names = [named(self.set_names[m]) for m in joined]
+                text = largest(self.values[finite][:, joined], names)
                 lines.append(f"  largest mean |interaction|: {text}")
         sought = self.stats.get("large_pairs_sought")
         if isinstance(sought, np.ndarray) and not sought.all():
@@ -261,8 +259,7 @@ class Interactions(ResultOfRows):
         if len(set(labels)) < len(labels):
             twice = next(one for one in labels if labels.count(one) > 1)
             raise InputError(
-                f"to_dataframe: two sets are called {twice!r}; use to_dataframe(long=True), or "
-                "other names of players."
+                f"to_dataframe: two sets are called {twice!r}; say to_dataframe(long=True)."
             )
         return convert.wide(self, "set", labels)
 

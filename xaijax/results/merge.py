@@ -131,8 +131,7 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
         if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
             raise InputError(
                 f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
-                f"{_short(bases[0].tolist())}; their baselines differ, so values are relative to "
-                "different rows. Explain all with one baseline."
+                f"{_short(bases[0].tolist())}. Explain all with one baseline."
             )
 
 
@@ -154,8 +153,8 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
             raise InputError(
-                f"quantity={name!r} is one number for the whole data, and has no instances that "
-                "could be explained apart. Keep the explanations in a list."
+                f"quantity={name!r} is one number for the whole data, without instances to join. "
+                "Keep the explanations in a list."
             )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xaijax.core import html
+from xaijax.core.checks import count
 from xaijax.core.public import public_class
 from xaijax.results.summary import text_table
 
@@ -90,10 +91,9 @@ class Plan:
 
     def _below(self) -> str:
         who = f"structure {self.structure!r}" if self.structure else "the model"
-        many = f"{self.programs} program{'s' * (self.programs != 1)} to compile"
+        many = f"{count(self.programs, 'program')} to compile"
         shares = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in self.shares.items())
         return (
-            f"{who} in {self.backend} answers in {self.model_calls:,} "
-            f"call{'s' * (self.model_calls != 1)}, tile {self.tile:,}; {many}; "
-            f"about {self.memory / 1e6:,.1f} MB ({shares})"
+            f"{who} in {self.backend} answers in {count(self.model_calls, 'call')}, "
+            f"tile {self.tile:,}; {many}; about {self.memory / 1e6:,.1f} MB ({shares})"
         )

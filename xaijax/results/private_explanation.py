@@ -19,6 +19,7 @@ from xaijax.core.sequences import checked_level
 from xaijax.results import shared_fields
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
+from xaijax.results.summary import largest
 
 FORMAT = "xaijax.PrivateExplanation"
 
@@ -81,7 +82,6 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
-        shared_fields.check_shape("values", values.shape[:1], (len(values),))
         checked = {
             "values": values,
             "epsilon": float(self.epsilon),
@@ -190,8 +190,4 @@ class PrivateExplanation(shared_fields.ResultOfRows):
 
     def __repr__(self) -> str:
         lines = self._head()
-        size = np.abs(self.values).mean(axis=0)
-        size = size if size.ndim == 1 else size.mean(axis=1)
-        top = np.argsort(-size, kind="stable")[:6]
-        parts = ", ".join(f"{self.feature_names[j]} {size[j]:.4g}" for j in top)
-        return "\n".join([*lines, f"  mean |value|: {parts}"])
+        return "\n".join([*lines, f"  mean |value|: {largest(self.values, self.feature_names)}"])

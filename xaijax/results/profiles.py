@@ -32,8 +32,7 @@ def profiles_of(
     known = {name for row in rows for name in row}
     if not known & set(names):
         raise InputError(
-            f"profile: none of its columns {sorted(known)[:10]} is a player; players are "
-            f"{list(names)[:20]}."
+            f"profile: no column of {sorted(known)[:10]} is one of the players {list(names)[:20]}."
         )
     for person, row in zip(texts, rows, strict=True):
         for j, name in enumerate(names):
@@ -56,8 +55,7 @@ def _rows(given: Any, N: int) -> list[dict[str, Any]]:
         rows = [{str(key): value for key, value in row.items()} for row in given]
     else:
         raise InputTypeError(
-            f"profile must be a frame or a list of dicts, one row a person, got "
-            f"{type(given).__name__}."
+            f"profile must be a frame or a list of dicts, a row each, got {type(given).__name__}."
         )
     if len(rows) != N:
         raise InputError(f"profile has {len(rows)} rows for {N} people.")

@@ -117,16 +117,14 @@ class Rule:
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
-                "a rule about players= keeps parts of one instance as they are; it says nothing of "
-                "the rows X. Its players are in rule.rule and rule.features."
+                "a rule about players= keeps parts of one instance; it says nothing of the rows X."
             )
         given = rows_of(X)
         if given.is_frame:
             labels = [str(label) for label in given.labels]
             if any(j >= len(self.names) for j in self.features):
                 raise InputError(
-                    "the rule has no names of its columns, by which to find them in the frame X. "
-                    "Give X as an array, or the rule names=."
+                    "the rule has no names of columns to find in the frame X. Give X as an array."
                 )
             lost = [self.names[j] for j in self.features if self.names[j] not in labels]
             if lost:
@@ -331,7 +329,7 @@ class Rules(Sequence[Rule]):
         Raises:
             InputError: it is another text; the message names the field that does not fit.
         """
-        return _rules(*rules_json.read(text))
+        return _rules(rules_json.read(text))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes `to_json()` into the file `path`, replacing it if it exists, and returns its
@@ -353,7 +351,7 @@ class Rules(Sequence[Rule]):
             InputTypeError: `path` is not a path.
         """
         source = file_to_read(path)
-        return _rules(*rules_json.read(source.read_bytes(), source))
+        return _rules(rules_json.read(source.read_bytes(), source))
 
     def to_html(self) -> str:
         """Returns HTML of all rules that loads nothing: sentences, with bars below them."""
@@ -404,16 +402,10 @@ class Rules(Sequence[Rule]):
         return self._at(np.array(chosen, np.int64), stats=stats)
 
 
-def _rules(
-    names: tuple[str, ...],
-    rules: list[dict[str, Any]],
-    stats: dict[str, Any],
-    provenance: dict[str, Any],
-    labels: Any,
-) -> Rules:
+def _rules(content: rules_json.Content) -> Rules:
     """The `Rules` from the result of `rules_json.read`."""
-    own = tuple(Rule(names=names, **one) for one in rules)
-    return Rules(own, names, stats, provenance, labels)
+    names, rules, *facts = content
+    return Rules(tuple(Rule(names=names, **one) for one in rules), names, *facts)
 
 
 def refuse_types(value: Any, name: str) -> Rules:

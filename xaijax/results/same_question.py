@@ -96,11 +96,7 @@ def refuse_other_amounts(
 ) -> None:
     """Raises InputError if quantities or links differ; both arguments come from `amount_of`."""
     for fact in why_not(mine, other, AMOUNT):
-        a, b = called
-        raise InputError(
-            f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their values "
-            f"are amounts of different things. Explain both with the same {fact}."
-        )
+        _refuse_amounts(called, fact, f"{mine[fact]!r} and {other[fact]!r}")
 
 
 def refuse_other_functions(
@@ -108,10 +104,14 @@ def refuse_other_functions(
 ) -> None:
     """Raises InputError for two functions that have one name, as far as both stats know them."""
     for fact in why_not(functions_in(mine), functions_in(other)):
-        raise InputError(
-            f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so their "
-            f"values are amounts of different things. Explain both with the same {fact}."
-        )
+        _refuse_amounts(called, fact, "two functions of one name")
+
+
+def _refuse_amounts(called: tuple[str, str], fact: str, told: str) -> NoReturn:
+    raise InputError(
+        f"{called[0]} and {called[1]} differ in {fact}: {told}, so their values are amounts of "
+        f"different things. Explain both with the same {fact}."
+    )
 
 
 def refuse_other_outputs(
@@ -145,7 +145,7 @@ def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str =
     a, b = called
     raise InputError(
         f"{a} and {b} differ in output{where}: {mine!r} and {other!r}. Take the same outputs of "
-        "both, in one order: explanation[:, :, name] of several, or explainer(X, outputs=name)."
+        "both: explanation[:, :, name], or explainer(X, outputs=name)."
     )
 
 
@@ -263,20 +263,13 @@ def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
     differ = why_not(explanation.fingerprint.digests(), found.fingerprint.digests())
     other = next((name.partition(" ")[0] for name in differ), None)
     if other == "rows":
-        raise InputError(
-            "interactions: they have other background rows, weights or functions than the "
-            f"explanation's values (stats['fingerprint']). {SAME}"
-        )
+        told = "have other background rows, weights or functions (stats['fingerprint'])"
+        raise InputError(f"interactions: {told} than the explanation's values. {SAME}")
     if other == "model":
-        raise InputError(
-            "interactions: are of another model than the explanation, another program, other "
-            f"parameters or another fit (stats['model_fingerprint']). {SAME}"
-        )
+        told = "are of another model, program or fit (stats['model_fingerprint'])"
+        raise InputError(f"interactions: {told} than the explanation. {SAME}")
 
 
 def _refuse(what: str, theirs: Any, own: Any) -> NoReturn:
     shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, own)]
-    raise InputError(
-        f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
-        f"{shown[1]}. {SAME}"
-    )
+    raise InputError(f"interactions: got the {what} {shown[0]}, expected {shown[1]}. {SAME}")

@@ -11,6 +11,7 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 
 _T = TypeVar("_T")
+KEYS = "pass an integer, a name, a slice, a list or a bool mask."
 Selection = slice | np.ndarray  # a slice stays one, so that slicing copies nothing
 
 
@@ -66,8 +67,7 @@ def resolve(
         return np.array([position], dtype=np.intp), position
     if array.ndim != 1:
         raise InputTypeError(
-            f"{axis} key of type {type(key).__name__} with {array.ndim} axes is not accepted; "
-            "pass an integer, a name, a slice, a list or a bool mask."
+            f"{axis} key of type {type(key).__name__} with {array.ndim} axes: {KEYS}"
         )
     if array.dtype.kind == "b":
         if len(array) != size:
@@ -91,10 +91,7 @@ def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> in
     try:
         position = operator.index(key)
     except TypeError as error:
-        raise InputTypeError(
-            f"{axis} key of type {type(key).__name__} is not accepted; "
-            "pass an integer, a name, a slice, a list or a bool mask."
-        ) from error
+        raise InputTypeError(f"{axis} key of type {type(key).__name__}: {KEYS}") from error
     if not -size <= position < size:
         raise InputError(f"{axis} {position} is out of range; the axis has {size} entries.")
     return position % size

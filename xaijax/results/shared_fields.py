@@ -76,8 +76,7 @@ def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...]
     if index is not None:
         if not is_index(index):
             raise InputTypeError(
-                f"instance_index: got {type(index).__name__}; an index of pandas is needed. Say "
-                "instance_names= for texts."
+                f"instance_index: got {type(index).__name__}; pass an index of pandas."
             )
         check_shape("instance_index", (len(index),), (N,))
         index = labels_of_rows(index)
@@ -330,8 +329,7 @@ def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
     """Returns the array after checking that no number is negative; NaN means unknown."""
     if (array < 0).any():
         raise InputError(
-            f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN where it "
-            "is unknown."
+            f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN if unknown."
         )
     return array
 

@@ -41,6 +41,13 @@ def ranking(size: np.ndarray) -> np.ndarray:
     return np.argsort(-total, kind="stable")
 
 
+def largest(values: np.ndarray, names: Sequence[str]) -> str:
+    """Returns the names and the sizes of the largest mean |values| of [N, P] or [N, P, K]."""
+    size = np.abs(values).mean(axis=0)
+    size = size if size.ndim == 1 else size.mean(axis=1)
+    return ", ".join(f"{names[j]} {size[j]:.4g}" for j in ranking(size)[:TOP])
+
+
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns the lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -155,13 +162,9 @@ def describe(explained: Explanation) -> str:
         counts = explained.present.sum(axis=1)
         lines.append(f"  players of each instance: {counts.min():,} to {counts.max():,}")
     elif finite_instances(values).any():
-        size = np.abs(values[finite_instances(values)]).mean(axis=0)
-        total = size if size.ndim == 1 else size.mean(axis=1)
-        top = ranking(size)[:TOP]
-        text = ", ".join(f"{explained.feature_names[j]} {total[j]:.4g}" for j in top)
-        if len(total) > TOP:
-            text += f", and {len(total) - TOP} more"
-        lines.append(f"  mean |value|: {text}")
+        text = largest(values[finite_instances(values)], explained.feature_names)
+        more = f", and {values.shape[1] - TOP} more" if values.shape[1] > TOP else ""
+        lines.append(f"  mean |value|: {text}{more}")
     meaning = explained.provenance.get("meaning")
     if meaning is not None:
         lines.append(f"  {meaning}")

@@ -145,19 +145,10 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
         certain = np.broadcast_to(
             recorded.reshape((N,) + (1,) * (values.ndim - 1)), certain.shape
         ).copy()
-    return TopK(
-        k,
-        confidence,
-        players,
-        np.take_along_axis(values, players, axis=1),
-        np.take_along_axis(half, players, axis=1),
-        certain,
-        holds,
-        explained.feature_names,
-        explained.instance_names,
-        explained.output_names,
-        explained.instance_index,
-    )
+    top, widths = (np.take_along_axis(one, players, axis=1) for one in (values, half))
+    names = explained.feature_names, explained.instance_names, explained.output_names
+    index = explained.instance_index
+    return TopK(k, confidence, players, top, widths, certain, holds, *names, index)
 
 
 def checked_k(k: Any, P: int) -> int:

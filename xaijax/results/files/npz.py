@@ -13,7 +13,8 @@ import sys
 import uuid
 import zipfile
 import zoneinfo
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -50,7 +51,8 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str =
                 if isinstance(member, str):
                     _put(archive, name, lambda out, text=member: out.write(text.encode()))
                 else:
-                    _put(archive, f"{name}.npy", lambda out, array=member: _put_array(out, array))
+                    put = partial(np.lib.format.write_array, array=member, allow_pickle=False)
+                    _put(archive, f"{name}.npy", put)
 
     write_atomically(path, write_zip)
 
@@ -68,9 +70,22 @@ def read(
                 f"path: {source} is no file of Explanation.save (no .npz file). "
                 "Rules.load reads what Rules.save wrote."
             )
-        format, fields = _read_zip(Opened(file, max_bytes), source, makers)
+        archive = Opened(file, max_bytes)
+        if META not in archive.names:
+            raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
+        meta = json.loads(archive.read(META))
+        if meta["format"] not in list(makers):
+            raise InputError(f"path: {source} holds {meta['format']!r:.60}, not an Explanation.")
+        schema_of(meta, SCHEMA, source, "path")
+
+        def member(name: str) -> Any:
+            if name.endswith(".json"):
+                return archive.read(name).decode()
+            return archive.array(f"{name}.npy")
+
+        fields = {name: decode(value, member) for name, value in meta["fields"].items()}
         try:
-            return makers[format](fields)
+            return makers[meta["format"]](fields)
         except XaiError as error:
             raise refused(source, error) from error
 
@@ -93,14 +108,12 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         os.lstat(given)
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{name}: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
-            "file names cannot have. Give another name."
+            f"{name}: {given[:60]!r} has {given[error.start]!r}, which no file name here can have."
         ) from None
     except OSError as error:  # nothing there, or not readable: opening it reports that
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
-                f"{name}: {given[:60]!r}... has {len(given):,} characters, more than this system "
-                "takes in a name or a path. Give a shorter one."
+                f"{name}: {given[:60]!r}... has {len(given):,} characters; give a shorter one."
             ) from None
     return Path(given)
 
@@ -116,8 +129,7 @@ def file_to_read(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"path: {source} is a folder; give the name of a file.")
     if source.exists() and not source.is_file():
         raise InputError(
-            f"path: {source} is no regular file, but a pipe or a device. Copy what comes from it "
-            "into a file, and give its name."
+            f"path: {source} is no regular file, but a pipe or a device. Copy it into a file."
         )
     return source
 
@@ -214,29 +226,6 @@ def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], obj
     # A ZipInfo made by hand has a fixed date, so equal explanations make equal files.
     with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as out:
         write_content(out)
-
-
-def _put_array(out: Any, array: np.ndarray) -> None:
-    np.lib.format.write_array(out, array, allow_pickle=False)
-
-
-def _read_zip(
-    archive: Opened, source: Path, formats: Collection[str]
-) -> tuple[str, dict[str, Any]]:
-    if META not in archive.names:
-        raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
-    meta = json.loads(archive.read(META))
-    if meta["format"] not in list(formats):
-        raise InputError(f"path: {source} holds {meta['format']!r:.60}, not an Explanation.")
-    schema_of(meta, SCHEMA, source, "path")
-
-    def member(name: str) -> Any:
-        if name.endswith(".json"):
-            return archive.read(name).decode()
-        return archive.array(f"{name}.npy")
-
-    fields = {name: decode(value, member) for name, value in meta["fields"].items()}
-    return meta["format"], fields
 
 
 # JSON keeps None, bool, int, finite floats, str, lists and dicts with plain keys as they are.

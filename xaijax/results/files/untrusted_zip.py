@@ -71,11 +71,11 @@ class Members:
                 raise Unfit(f"{info.filename} is encrypted")
         total = sum(info.file_size for info in infos)
         if total > allowed:
+            name = getattr(file, "name", "the file")
             limit = "the file itself has" if max_bytes is None else "max_bytes= allows"
             raise InputError(
-                f"path: {getattr(file, 'name', 'the file')} says that its content has {total:,} "
-                f"bytes, more than the {allowed:,} that {limit}. Say max_bytes={total} if you "
-                "trust it and have the memory."
+                f"path: {name} says that its content has {total:,} bytes, more than the "
+                f"{allowed:,} that {limit}. Say max_bytes={total} if you trust it."
             )
 
     @property
