@@ -12,17 +12,12 @@ import numpy as np
 
 from xaijax.certainty.simultaneous import intervals
 from xaijax.core import checks
-from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, ShiftPart, ShiftSplit
 from xaijax.results.explanation import Explanation
-from xaijax.results.same_question import (
-    refuse_other_numbers,
-    refuse_other_outputs,
-    shared_amount,
-)
+from xaijax.results.same_question import refuse_other_numbers, refuse_other_outputs, shared_amount
 from xaijax.results.top import half_widths_together
 from xaijax.tables.rows import rows_of
 
@@ -63,7 +58,7 @@ def _paired(a: Explanation, b: Explanation, given: Any) -> bool:
         neither decides, or if given=True and the instances cannot be paired.
     """
     if given is not None:
-        if yes_or_no(given, "paired") and len(a) != len(b):
+        if checks.yes_or_no(given, "paired") and len(a) != len(b):
             raise InputError(f"paired=True, but a has {len(a):,} instances and b {len(b):,}.")
         return given
     if len(a) != len(b):
@@ -248,7 +243,10 @@ def split_of(
     a: Explanation, b: Explanation, explainers: Any, same: bool, confidence: float
 ) -> ShiftSplit:
     """Returns both parts, with simultaneous intervals; same: whether the instances are the same."""
-    ea, eb = _two(explainers)
+    two = isinstance(explainers, tuple | list) and len(explainers) == 2
+    if not two or not all(map(callable, explainers)):
+        raise InputError("explainers: give two, (explainer of a, explainer of b).")
+    ea, eb = explainers
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
@@ -273,14 +271,6 @@ def split_of(
         for mean, h in zip(np.split(found, 4), np.split(half, 4), strict=True)
     ]
     return ShiftSplit(*parts)
-
-
-def _two(explainers: Any) -> tuple[Any, Any]:
-    if not isinstance(explainers, tuple | list) or len(explainers) != 2:
-        raise InputError("explainers: give two, (explainer of a, explainer of b).")
-    if not all(callable(one) for one in explainers):
-        raise InputError("explainers: both must be explainers, called as explainer(X).")
-    return explainers[0], explainers[1]
 
 
 def _asked(

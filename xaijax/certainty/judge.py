@@ -14,7 +14,6 @@ from typing import Any, cast, overload
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
@@ -132,7 +131,8 @@ def judge(
     checks.yes_or_no(curves, "curves")
     named = attributions(values)
     refuse_other_amounts_of(named, explainer)
-    seeds = _seeds(seed, explainer.seed, seeds_of(named))
+    known = {_count_of(one, "seed") for one in named.values()}
+    seeds = _seeds(seed, explainer.seed, {one for one in known if one is not None})
     truth = truth_of(explainer, X, outputs, budget, seeds)
     shape, players = truth.values.shape, truth.explanation.feature_names
     refuse_other_outputs_of(named, truth.explanation)
@@ -141,7 +141,7 @@ def judge(
         {
             name: Judgement(
                 name=name,
-                model_rows=rows_spent(named[name]),
+                model_rows=_count_of(named[name], "model_rows"),
                 truth=truth.explanation,
                 curves=curves_of(explainer, X, own, outputs) if curves else None,
                 **measures(own, truth),
@@ -187,11 +187,12 @@ def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
     rows = squared.reshape(-1)
     known = size.reshape(-1) > 0
     relative = rows[known] / size.reshape(-1)[known]
+    n = len(relative)
     flips, large = _flips(values, truth)
     residual = np.abs(values.sum(axis=1) - truth.change)
     return {
-        "relative_error": float(relative.mean()) if len(relative) else np.nan,
-        "relative_std_error": _std_error(relative),
+        "relative_error": float(relative.mean()) if n else np.nan,
+        "relative_std_error": float(relative.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan,
         "pooled_error": float(rows.sum() / size.sum()) if size.sum() > 0 else np.nan,
         "p95": float(np.quantile(np.sqrt(np.maximum(rows, 0)), 0.95)),
         "top1": _overlap(values, true, 1),
@@ -200,11 +201,6 @@ def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
         "efficiency": float(residual.mean()) if truth.efficient else np.nan,
         "row_errors": np.sqrt(np.maximum(squared, 0)),
     }
-
-
-def _std_error(parts: np.ndarray) -> float:
-    """Returns the standard error of the mean of independent parts; NaN for fewer than two."""
-    return float(parts.std(ddof=1) / np.sqrt(len(parts))) if len(parts) > 1 else np.nan
 
 
 def _overlap(values: np.ndarray, true: np.ndarray, k: int) -> float:
@@ -292,17 +288,15 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
     It also raises for another order of outputs if the model names its outputs.
     """
-    own = same_question.amount_of(
-        output_question(explainer.model) | {"link": explainer.quantity.name}
-    )
+    facts = output_question(explainer.model) | {"link": explainer.quantity.name}
+    own = same_question.amount_of(facts)
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
         if isinstance(one, Explanation):
             called = f"values: {name!r}", "the explainer"
-            same_question.refuse_other_amounts(
-                same_question.amount_of(one.provenance, one.kind), own, called
-            )
+            mine = same_question.amount_of(one.provenance, one.kind)
+            same_question.refuse_other_amounts(mine, own, called)
             same_question.refuse_other_functions(one.stats, functions, called)
         if known is not None:
             _refuse_turned(name, one, known)
@@ -331,16 +325,10 @@ def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
         )
 
 
-def seeds_of(named: Mapping[str, Any]) -> set[int]:
-    """The seeds that the attributions were drawn with, as far as they record them."""
-    stats = [one.stats for one in named.values() if isinstance(one, Explanation)]
-    return {int(s["seed"]) for s in stats if isinstance(s.get("seed"), int | np.integer)}
-
-
-def rows_spent(one: Any) -> int | None:
-    """Number of model rows that an xaijax Explanation records; None: not known."""
-    spent = one.stats.get("model_rows") if isinstance(one, Explanation) else None
-    return int(spent) if isinstance(spent, int | np.integer) else None
+def _count_of(one: Any, name: str) -> int | None:
+    """A number in the stats of an xaijax Explanation; None: not known."""
+    found = one.stats.get(name) if isinstance(one, Explanation) else None
+    return int(found) if isinstance(found, int | np.integer) else None
 
 
 def as_values(
@@ -362,7 +350,7 @@ def as_values(
     held = getattr(given, "values", given)
     held = held if not callable(held) else given
     held = held.detach().cpu().numpy() if hasattr(held, "detach") else held
-    numbers = real_numbers(held, "values")
+    numbers = checks.real_numbers(held, "values")
     N, P, K = shape
     if K > 1 and numbers.shape == (N, P):
         raise InputError(

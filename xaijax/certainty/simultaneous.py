@@ -44,11 +44,7 @@ TIES = 1 + 1e-9  # t of two rearrangements that are equal but for rounding
 
 
 def intervals(
-    samples: Sequence[np.ndarray],
-    known: np.ndarray,
-    confidence: float,
-    *,
-    exchanged: bool = False,
+    samples: Sequence[np.ndarray], known: np.ndarray, confidence: float, *, exchanged: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (sum of the samples' means [S], half-widths [S]) that hold together at this
     confidence.

@@ -30,6 +30,7 @@ from xaijax.methods.aec.aec import AEC
 from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.methods.loading import load
+from xaijax.reports.page import png
 from xaijax.reports.report import report
 from xaijax.reports.rules import rules_report
 from xaijax.results.explanation import Explanation
@@ -106,11 +107,8 @@ def _drawn(explanation: Explanation, folder: Path, arguments: argparse.Namespace
 
 def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any) -> Path:
     """Draws into a file, and returns its path."""
-    # A separate figure: pyplot would need a display, and would keep the figure.
-    figures = require("matplotlib.figure", "xaijax[plots]")
-    figure = figures.Figure(figsize=(8, 5.2), layout="constrained")
-    draw(explanation, figure.add_subplot(), **options)
-    return write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=160))
+    content = png((8, 5.2), partial(draw, explanation, **options))
+    return write_atomically(path, lambda file: file.write(content))
 
 
 ABOUT_ANCHORS = "find for each row of a file the rule under which the prediction stays the same"

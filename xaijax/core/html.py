@@ -113,11 +113,7 @@ def within(pieces: Iterable[str], most: int, end: str = "") -> Iterator[str]:
 
 
 def card(
-    title: str,
-    lines: Iterable[str],
-    body: Iterable[str],
-    made: str,
-    facts: Mapping[str, Any],
+    title: str, lines: Iterable[str], body: Iterable[str], made: str, facts: Mapping[str, Any]
 ) -> str:
     """Returns a title, lines of text, a body that is HTML already, and facts under the heading
     `made`.

@@ -124,9 +124,9 @@ def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None =
     given.
     """
     name = make.__name__
-    parts = {
-        key: pack(_without_devices(key, one), f"{key}= of {name}") for key, one in given.items()
-    }
+    if isinstance(given.get("devices"), list | tuple):  # their number is enough elsewhere
+        given = {**given, "devices": len(given["devices"])}
+    parts = {key: pack(one, f"{key}= of {name}") for key, one in given.items()}
     changes = {key: pack(one, f"{key}= of replace") for key, one in (then or {}).items()}
     return opened, (make, parts, changes)
 
@@ -211,7 +211,3 @@ def _copied(value: Any) -> Any:
     if type(value) is dict:
         return {name: _copied(one) for name, one in value.items()}
     return value
-
-
-def _without_devices(name: str, value: Any) -> Any:
-    return len(value) if name == "devices" and isinstance(value, list | tuple) else value

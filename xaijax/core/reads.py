@@ -100,7 +100,8 @@ def reads_of(
     """
     reader = _Reader(portable, digest)
     reader.read("", function, _NONE, 0)
-    reader.read_environment()
+    for name in sorted(reader.texts & os.environ.keys()) if reader.reads_environment else ():
+        reader.facts[f"os.environ[{name!r}]"] = [("text", os.environ[name])]
     reader.found.facts = {name: tuple(facts) for name, facts in reader.facts.items()}
     return reader.found
 
@@ -130,8 +131,8 @@ class _Reader:
         self._seen: dict[int, set[str]] = {}
         self._held: list[Any] = []  # so that no other object gets the place of one seen
         self._open: set[int] = set()  # containers that are being read
-        self._texts: set[str] = set()
-        self._reads_environment = False
+        self.texts: set[str] = set()
+        self.reads_environment = False
 
     def read(self, path: str, value: Any, names: Names, deep: int) -> None:
         """Adds the facts of a value that code with these names refers to."""
@@ -144,7 +145,7 @@ class _Reader:
             self._add(path, ("enum", kind.__qualname__, value.name))
         elif kind in PLAIN or isinstance(value, _BY_TEXT):
             if isinstance(value, str):
-                self._texts.add(value)
+                self.texts.add(value)
             self._add(path, (kind.__qualname__, _short(repr(value))))
         elif isinstance(value, jax.Array):
             self._add(path, self._digest(path, value) if self.portable else SameArray(value))
@@ -170,17 +171,11 @@ class _Reader:
         elif isinstance(value, types.BuiltinFunctionType):
             self._add(path, ("builtin", value.__module__, value.__qualname__))
             if value is os.getenv:
-                self._reads_environment = True
+                self.reads_environment = True
         elif kind in (tuple, list, set, frozenset, collections.deque) or _is_mapping(value):
             self._read_container(path, value, names, deep)
         else:
             self._read_object(path, value, names, deep, module)
-
-    def read_environment(self) -> None:
-        """Reads the environment variables whose names are in the code."""
-        if self._reads_environment:
-            for name in sorted(self._texts & os.environ.keys()):
-                self._add(f"os.environ[{name!r}]", ("text", os.environ[name]))
 
     def _add(self, path: str, fact: Hashable) -> None:
         self.facts.setdefault(path, []).append(fact)
@@ -219,7 +214,7 @@ class _Reader:
 
     def _read_container(self, path: str, value: Any, names: Names, deep: int) -> None:
         if value is os.environ:
-            self._reads_environment = True
+            self.reads_environment = True
             return
         if id(value) in self._open:  # it holds itself
             self._add(path, "again")
@@ -235,7 +230,7 @@ class _Reader:
         flat = [*value, *value.values()] if isinstance(value, Mapping) else value
         if len(value) <= MANY and all(type(one) in PLAIN for one in flat):
             if len(value) < MOST:
-                self._texts |= {one for one in flat if type(one) is str}
+                self.texts |= {one for one in flat if type(one) is str}
             text = map(repr, value.items() if isinstance(value, Mapping) else value)
             ordered = sorted(text) if isinstance(value, set | frozenset) else list(text)
             if isinstance(value, set | frozenset) or len(value) > APART:
@@ -272,7 +267,7 @@ class _Reader:
         if of_library(function.__globals__.get("__name__")):
             self._add(path, ("function", function.__module__, function.__qualname__))
             if function is os.getenv:
-                self._reads_environment = True
+                self.reads_environment = True
             if inner is not None:
                 self.read(path, inner, _NONE, deep + 1)
             for cell in function.__closure__ or ():
@@ -282,7 +277,7 @@ class _Reader:
             return
         names = names_of(code)
         self.found.functions.append(weakref.ref(function))
-        self._texts |= names.texts
+        self.texts |= names.texts
         self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
             self.read(path, inner, names, deep + 1)
@@ -344,7 +339,7 @@ class _Reader:
         self._add(path, ("class", kind.__module__, kind.__qualname__))
         if of_library(kind.__module__):
             if issubclass(kind, os._Environ):
-                self._reads_environment = True
+                self.reads_environment = True
             return
         self._read_members(path, kind, kind, names, deep)
 
@@ -373,7 +368,7 @@ class _Reader:
             return
         before = self._left
         self._add(path, ("object", kind.__module__, kind.__qualname__))
-        if _is_frame(value):
+        if hasattr(kind, "to_numpy") and hasattr(kind, "__array__"):  # all become one array
             self._read_frame(path, value, names, deep)
         own = getattr(value, "__dict__", None)
         own = own if isinstance(own, Mapping) else {}
@@ -418,7 +413,7 @@ class _Reader:
                 if of_library(function.__globals__.get("__name__")):
                     continue
                 own = names_of(function.__code__)
-                self._texts |= own.texts
+                self.texts |= own.texts
                 if name not in _MADE_IN:
                     assigned |= own.assigned
                     changes |= own.changed
@@ -475,11 +470,6 @@ def _is_plain(value: Any) -> bool:
 def _is_mapping(value: Any) -> bool:
     root = str(type(value).__module__).partition(".")[0]
     return isinstance(value, Mapping) and (root == "builtins" or root in sys.stdlib_module_names)
-
-
-def _is_frame(value: Any) -> bool:
-    """Whether it is a frame, a series or an index, which all become one array."""
-    return all(hasattr(type(value), name) for name in ("to_numpy", "__array__"))
 
 
 def _names_within(value: functools.partial[Any], names: Names) -> Names:

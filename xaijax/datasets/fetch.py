@@ -6,7 +6,6 @@ Names prove nothing: a file is used only if its SHA-256 is a pinned one.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaijax.core.errors import XaiError
-from xaijax.core.optional import how_to
+from xaijax.core.optional import require
 from xaijax.core.public import public_class
 
 if TYPE_CHECKING:
@@ -63,14 +62,12 @@ def digest(path: Path) -> str:
     return _checked[key]
 
 
-def optional(module: str) -> Any:
-    """Imports a library of the extra `[data]`, or raises an error that says how to install it."""
+def optional(module: str, install: str = "xaijax[data]") -> Any:
+    """Imports a library of an extra, or raises MissingExtraError that says how to install it."""
     try:
-        return importlib.import_module(module)
+        return require(module, install)
     except ImportError as error:
-        raise MissingExtraError(
-            f"xaijax.datasets needs {module}, which is not installed: {how_to('xaijax[data]')}"
-        ) from error
+        raise MissingExtraError(str(error)) from error
 
 
 def find(file: TableFile) -> CheckedFile:

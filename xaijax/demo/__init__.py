@@ -24,8 +24,7 @@ import numpy as np
 from xaijax import plots
 from xaijax.commands.explain import picture
 from xaijax.commands.files import folder_of, remove_run
-from xaijax.core.optional import require
-from xaijax.datasets import MissingExtraError
+from xaijax.datasets.fetch import optional
 from xaijax.demo.data import Figures, demo_data, model_name, results, what_runs
 from xaijax.demo.network import logit, probability, train
 from xaijax.methods.explainer.explainer import Explainer
@@ -49,7 +48,8 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
         DataHashError: the bytes of a file of Adult differ from the expected ones.
     """
     folder = folder_of(out, "out")
-    _require_extras()
+    for module in ("pandas", "pooch", "matplotlib", "jinja2"):  # before the work, not after it
+        optional(module, "xaijax[data,plots]")
     data = demo_data(seed)
     print(what_runs(data), flush=True)
 
@@ -88,15 +88,6 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
 def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> np.ndarray:
     """Positions of at most `count` rows of the frame, each once, in random order."""
     return draw.choice(len(frame), min(count, len(frame)), replace=False)
-
-
-def _require_extras() -> None:
-    """Raises for missing libraries before the work, not after."""
-    for module in ("pandas", "pooch", "matplotlib", "jinja2"):
-        try:
-            require(module, "xaijax[data,plots]")
-        except ImportError as error:
-            raise MissingExtraError(f"The demo cannot run: {error}") from error
 
 
 def _write(explanation: Explanation, folder: Path, model: str) -> list[Path]:

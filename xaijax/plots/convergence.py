@@ -141,7 +141,7 @@ def _budget(one: Explanation) -> int:
     budget = one.stats.get("budget")
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise InputError(
-            f"explanations: got the budget {budget!r}; pass those of Explainer(..., budget=...)."
+            f"explanations: one has the budget {budget!r}; pass those of Explainer(budget=...)."
         )
     return int(budget)
 

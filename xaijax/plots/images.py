@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax.core.checks import yes_or_no
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
@@ -218,8 +218,8 @@ def image(
         >>> axes.images[0].get_array().tolist()
         [[1.0, -2.0], [0.0, 0.5]]
     """
-    yes_or_no(colorbar, "colorbar")
-    yes_or_no(outline, "outline")
+    checks.yes_or_no(colorbar, "colorbar")
+    checks.yes_or_no(outline, "outline")
     one = style.chosen_instance(style.checked(explanation, output, "image"), None, "image")
     one, lattice = pixels.as_images(one, shape)
     owner = pixels.numbering(players, *lattice[:2])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
@@ -54,7 +53,7 @@ def interactions(
         >>> [cell.get_text() for cell in axes.texts]
         ['+2', '+2', '+2', '+2']
     """
-    yes_or_no(colorbar, "colorbar")
+    checks.yes_or_no(colorbar, "colorbar")
     found = of_pairs(interactions, max_display, output, "interactions")
     one = len(found) == 1
     matrix = found.matrix[0] if one else np.abs(found.matrix).mean(axis=0)

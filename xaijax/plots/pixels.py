@@ -76,8 +76,8 @@ def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
     found = tuple(one.data.shape[1:])
     if rows_of(one.data).is_frame or not (is_image(found) or channels_first(found)):
         raise InputError(
-            f"explanation: its instances have shape {found}, not (H, W), (H, W, C) or (C, H, W) "
-            f"with C of {CHANNELS}. For flat rows pass shape=(H, W)."
+            f"explanation: its instances have shape {found}, which is no image: (H, W), (H, W, C) "
+            f"or (C, H, W) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
         )
     return found
 
@@ -93,7 +93,10 @@ def columns_of(
 ) -> list[np.ndarray]:
     """The positions of each player [P] in the F entries of the instance; owner: see `numbering`."""
     if owner is not None:
-        return columns_numbered(owner, len(one.feature_names), math.prod(shape[2:]))
+        if owner.max() >= (P := len(one.feature_names)):
+            raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
+        whose = np.repeat(owner.reshape(-1), math.prod(shape[2:]))
+        return [np.flatnonzero(whose == p) for p in range(P)]
     given = one.provenance.get("player_columns")
     if given is None:
         P = len(one.feature_names)
@@ -101,8 +104,8 @@ def columns_of(
         found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
         if None in found or P != F:
             raise InputError(
-                f"explanation: it has {P:,} players for {F:,} entries of the image and no "
-                "provenance['player_columns'] that say which entries each has."
+                f"explanation: it has {P:,} players for {F:,} entries of the image, and "
+                "provenance['player_columns'], which says whose each is, is missing."
             )
         given = [(j,) for j in found]
     columns = [np.asarray(c, np.intp) for c in given]
@@ -234,14 +237,6 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
             f"players: got shape {given.shape}; pass ({H}, {W}), or ({N}, {H}, {W}) for each image."
         )
     return given
-
-
-def columns_numbered(owner: np.ndarray, P: int, channels: int) -> list[np.ndarray]:
-    """The positions of each player [P] in the entries of an image, from a numbering [H, W]."""
-    if owner.max() >= P:
-        raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
-    whose = np.repeat(owner.reshape(-1), channels)
-    return [np.flatnonzero(whose == p) for p in range(P)]
 
 
 def shown(data: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -27,12 +27,7 @@ LEFT, RIGHT = 0.66, 0.86  # start and end of the bars, as shares of the width
 
 
 @public
-def rules(
-    rules: Sequence[Rule] | Rule,
-    ax: Axes | None = None,
-    *,
-    max_display: int = 6,
-) -> Axes:
+def rules(rules: Sequence[Rule] | Rule, ax: Axes | None = None, *, max_display: int = 6) -> Axes:
     """Draws one card for each rule: IF its conditions THEN its prediction, with two bars.
 
     The upper bar is the precision, the share of rows under the rule that get its prediction; a
@@ -222,13 +217,9 @@ def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) ->
     grey = low + 0.75 * ((high - low) or 1.0)
     stays = inside if levels.ndim == 2 else inside[..., None]
     axes = style.new_axes(ax, 8, width=4.0)
-    axes.imshow(
-        np.where(stays, levels, grey + FADED * (levels - grey)),
-        cmap="gray" if levels.ndim == 2 else None,
-        vmin=low,
-        vmax=high if high > low else low + 1.0,
-        interpolation="nearest",
-    )
+    faded = np.where(stays, levels, grey + FADED * (levels - grey))
+    top, cmap = high if high > low else low + 1.0, "gray" if levels.ndim == 2 else None
+    axes.imshow(faded, cmap=cmap, vmin=low, vmax=top, interpolation="nearest")
     pixels.outline(axes, np.where(inside, owner + 1, 0), style.UP)
     pixels.bare(axes)
     return axes

@@ -324,12 +324,9 @@ def profile(
     shown, others = style.split(size, max_display)
     values = explanation.values[:, shown]
     half = style.half_widths(explanation)
-    names = style.with_entries(
-        [explanation.feature_names[j] for j in shown],
-        [[person[j] for person in texts] for j in shown],
-        ": ",
-        line=None if N == 1 else LINE,
-    )
+    names = [explanation.feature_names[j] for j in shown]
+    entries = [[person[j] for person in texts] for j in shown]
+    names = style.with_entries(names, entries, ": ", line=None if N == 1 else LINE)
     summed = len(others) > 0 and style.named(explanation.kind).steps
     if summed:
         names.append(style.others_name(others))

@@ -116,6 +116,16 @@ def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any
     return found
 
 
+def png(size: tuple[float, float], draw: Callable[[Any], Any]) -> bytes:
+    """Returns the picture that `draw` draws on axes of this size in inches."""
+    # A separate figure: pyplot would need a display, and would keep the figure.
+    figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
+    figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
+    draw(figure.add_subplot())
+    figure.savefig(stored, format="png", dpi=DPI)
+    return stored.getvalue()
+
+
 def picture(
     title: str, size: tuple[float, float], draw: Callable[[Any], Any], caption: str, alt: str = ""
 ) -> dict[str, Any]:
@@ -123,12 +133,8 @@ def picture(
 
     The figure is not registered with pyplot, so that a notebook does not show it a second time.
     """
-    figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
-    figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
-    draw(figure.add_subplot())
-    figure.savefig(stored, format="png", dpi=DPI)
-    png = base64.b64encode(stored.getvalue()).decode("ascii")
-    fields = {"title": title, "alt": alt, "caption": caption, "png": png}
+    content = base64.b64encode(png(size, draw)).decode("ascii")
+    fields = {"title": title, "alt": alt, "caption": caption, "png": content}
     return {**fields, "width": round(min(size[0], 10.0) * 96)}
 
 

@@ -119,7 +119,8 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
         row = [cell(explanation.feature_names[j], head=True)]
         for n in range(len(explanation)):
             row += [cell(texts[n][j] or ""), cell(_signed(explanation.values[n, j]), True)]
-            row += [] if half is None else [cell(_unsure(half[n, j]), True)]
+            if half is not None:
+                row.append(cell("unknown" if np.isnan(half[n, j]) else f"±{half[n, j]:.2g}", True))
         rows.append(row)
     return page.table("All inputs", heads, rows)
 
@@ -127,10 +128,6 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
 def _signed(value: float) -> str:
     """A number of three digits with its sign; 0 for a rounding error."""
     return "0" if abs(value) < 1e-9 else style.signed(value)
-
-
-def _unsure(half: float) -> str:
-    return "unknown" if np.isnan(half) else f"±{half:.2g}"
 
 
 def _people(explanation: Explanation) -> list[str]:

@@ -16,11 +16,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike
 from xaijax.players.index import SizeLimited, index_weights
-from xaijax.players.interaction_index import (
-    checked_order,
-    derivative_weights,
-    interaction_index,
-)
+from xaijax.players.interaction_index import checked_order, derivative_weights, interaction_index
 from xaijax.players.sets import chances, player_place
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of

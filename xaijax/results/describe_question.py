@@ -21,10 +21,7 @@ WORDS = {
     "label": "the label",
     "model output": "the model's output",
 }
-GRADIENTS = {
-    "expected_gradients": "drawn background rows",
-    "integrated_gradients": "the baseline",
-}
+GRADIENTS = {"expected_gradients": "drawn background rows", "integrated_gradients": "the baseline"}
 
 
 def describe_output(output: Any) -> str:

@@ -82,14 +82,13 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
+        names = shared_fields.names
         checked = {
             "values": values,
             "epsilon": float(self.epsilon),
             "noise_error": float(self.noise_error),
-            "feature_names": shared_fields.names(
-                "feature_names", self.feature_names, values.shape[1], True
-            ),
-            "output_names": shared_fields.names("output_names", self.output_names, K, True),
+            "feature_names": names("feature_names", self.feature_names, values.shape[1], True),
+            "output_names": names("output_names", self.output_names, K, True),
             "mechanism": shared_fields.frozen(self.mechanism),
             "provenance": shared_fields.frozen(self.provenance),
         }

@@ -32,7 +32,7 @@ def profiles_of(
     known = {name for row in rows for name in row}
     if not known & set(names):
         raise InputError(
-            f"profile: no column of {sorted(known)[:10]} is one of the players {list(names)[:20]}."
+            f"profile: none of its columns {sorted(known)[:10]} is a player of {list(names)[:20]}."
         )
     for person, row in zip(texts, rows, strict=True):
         for j, name in enumerate(names):
@@ -44,22 +44,21 @@ def profiles_of(
 def _rows(given: Any, N: int) -> list[dict[str, Any]]:
     frame = rows_of(given)
     if frame.is_frame:
-        labels, columns = [str(label) for label in frame.labels], frame.columns()
+        labels, columns = frame.labels, frame.columns()
         rows = [
-            {label: values[n] for label, values in zip(labels, columns, strict=True)}
-            for n in range(len(given))
+            dict(zip(labels, [one[n] for one in columns], strict=True)) for n in range(len(given))
         ]
     elif isinstance(given, Mapping):
-        rows = [{str(key): value for key, value in given.items()}]
+        rows = [given]
     elif isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
-        rows = [{str(key): value for key, value in row.items()} for row in given]
+        rows = given
     else:
         raise InputTypeError(
             f"profile must be a frame or a list of dicts, a row each, got {type(given).__name__}."
         )
     if len(rows) != N:
         raise InputError(f"profile has {len(rows)} rows for {N} people.")
-    return rows
+    return [{str(key): value for key, value in row.items()} for row in rows]
 
 
 def as_text(value: Any) -> str:

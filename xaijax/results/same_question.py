@@ -17,13 +17,7 @@ import numpy as np
 from xaijax.core.errors import InputError
 from xaijax.results.describe_question import counted_outputs, describe_output, output_of_each
 from xaijax.results.explanation import Explanation
-from xaijax.results.fingerprint import (
-    AMOUNT,
-    QUESTION,
-    equal,
-    functions_in,
-    why_not,
-)
+from xaijax.results.fingerprint import AMOUNT, QUESTION, equal, functions_in, why_not
 from xaijax.results.interactions import Interactions
 from xaijax.tables.rows import rows_of
 

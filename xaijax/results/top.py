@@ -90,12 +90,9 @@ class TopK:
             own = self.instance_names[n] if self.instance_names else str(n)
             for o, output in enumerate(self.output_names or ("",)):
                 at = (n, slice(None), o) if self.output_names else (n,)
-                shown = [
-                    f"{self.names[p]} {v:.4g}{'' if c else ' (not certain)'}"
-                    for p, v, c in zip(
-                        self.players[at], self.values[at], self.certain[at], strict=True
-                    )
-                ]
+                each = zip(self.players[at], self.values[at], self.certain[at], strict=True)
+                unsure = ("", " (not certain)")
+                shown = [f"{self.names[p]} {v:.4g}{unsure[not c]}" for p, v, c in each]
                 lines.append(f"  {own}{output and f', {output}'}: {', '.join(shown)}")
         if len(self) > SHOWN:
             lines.append(f"  and {len(self) - SHOWN:,} more")
