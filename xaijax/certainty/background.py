@@ -142,8 +142,8 @@ def medoids(table: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.nda
         raise InputError(
             f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different."
         )
-    found = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
-    group = np.asarray(found.labels_, np.int64)
+    clusters = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
+    group = np.asarray(clusters.labels_, np.int64)
     chosen = np.zeros(0, np.int64)
     for _ in range(ROUNDS):
         middle = _middles(rows, counts, group)
@@ -218,8 +218,8 @@ def background_spread(
     wanted = [checks.whole_number(one, "sizes") for one in sizes]
     if not wanted:
         raise InputError("sizes: none is given; name at least one.")
-    given = made_of(explainer)
-    pool = _pool(given, rows)
+    arguments = made_of(explainer)
+    pool = _pool(arguments, rows)
     if max(wanted) > len(rows_of(pool)):
         raise InputError(
             f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Give more by rows=."
@@ -227,9 +227,9 @@ def background_spread(
 
     def values(size: int, draw: int) -> np.ndarray:
         chosen = background(pool, size, method, seed + draw)
-        own = {"background": chosen.rows, "weights": chosen.weights}
-        found = Explainer(**(given | own))(X, progress=False)
-        return found.values.reshape(*found.values.shape[:2], -1)
+        changes = {"background": chosen.rows, "weights": chosen.weights}
+        result = Explainer(**(arguments | changes))(X, progress=False)
+        return result.values.reshape(*result.values.shape[:2], -1)
 
     spread, relative, by_player = [], [], []
     for size in wanted:
@@ -244,14 +244,14 @@ def background_spread(
     return BackgroundSpread(np.array(wanted), draws, method, moved, share, each, names)
 
 
-def _pool(given: dict[str, Any], rows: Any) -> Any:
+def _pool(arguments: dict[str, Any], rows: Any) -> Any:
     """Returns the rows to choose from. It raises InputError if the explainer has no rows of equal
     weight.
     """
     if rows is not None:
         return rows
-    if isinstance(given["background"], Baseline) or given.get("weights") is not None:
+    if isinstance(arguments["background"], Baseline) or arguments.get("weights") is not None:
         raise InputError(
             "rows: the explainer's background is a Baseline or has weights. Give rows to choose."
         )
-    return given["background"]
+    return arguments["background"]

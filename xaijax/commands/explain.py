@@ -135,8 +135,8 @@ def _anchors(arguments: argparse.Namespace) -> None:
     model, X = model_and_rows(arguments)
     every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
-    given = {"max_size": arguments.max_size, "widen": arguments.widen}
-    search = partial(anchors.explain, X, arguments.threshold, **given)
+    options = {"max_size": arguments.max_size, "widen": arguments.widen}
+    search = partial(anchors.explain, X, arguments.threshold, **options)
     rules = of_users(search, f"--model: {arguments.model}")
     for rule in list(rules)[:SHOWN]:
         print(rule)
@@ -176,12 +176,12 @@ def _aec(arguments: argparse.Namespace) -> None:
     options = {"bootstrap": arguments.bootstrap, "seed": arguments.seed}
     aec = AEC(arguments.task, arguments.standardize, **options)
     folder = folder_of(arguments.out)
-    found = aec.fit(table, y).explanation_
-    print(found)
+    result = aec.fit(table, y).explanation_
+    print(result)
     file, values = folder / "explanation.npz", folder / "effects.csv"
     remove_run(folder)
-    found.save(file)
-    write_table(found.to_dataframe(), values)
+    result.save(file)
+    write_table(result.to_dataframe(), values)
     print(f"\nWritten\n{file}\n{values}")
 
 
@@ -203,11 +203,11 @@ def _report(arguments: argparse.Namespace) -> None:
     """Writes the page, and prints its path."""
     new_file(arguments.out)
     saved = Path(arguments.saved)
-    told = {"model": arguments.model, "instances": arguments.instances}
+    options = {"model": arguments.model, "instances": arguments.instances}
     if saved.suffix == ".json":
-        print(rules_report(Rules.load(saved), arguments.out, **told))
+        print(rules_report(Rules.load(saved), arguments.out, **options))
         return
-    found = open_run(saved).explanation() if saved.is_dir() else load(saved)
-    if not isinstance(found, Explanation):
-        raise InputError(f"SAVED: {saved} holds {type(found).__name__}, which has no page.")
-    print(report(found, arguments.out, **told))
+    result = open_run(saved).explanation() if saved.is_dir() else load(saved)
+    if not isinstance(result, Explanation):
+        raise InputError(f"SAVED: {saved} holds {type(result).__name__}, which has no page.")
+    print(report(result, arguments.out, **options))

@@ -63,8 +63,8 @@ def _run(place: str, option: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or place):
             raise InputError(f"{option}: module {place!r} is not there.") from error
         # otherwise the user's own module raised it
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{option}: {place} raised {told} when it was opened.") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{option}: {place} raised {reason} when it was opened.") from error
 
 
 def model_of(name: str, output: str | None = None) -> Model:
@@ -83,22 +83,22 @@ def model_of(name: str, output: str | None = None) -> Model:
             f"xaijax: {name} is opened by joblib, which runs whatever code the file contains.",
             file=sys.stderr,
         )
-        found = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
+        loaded = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
     else:
-        found = named(name, "--model")
+        loaded = named(name, "--model")
     if output is not None:
-        options["output"] = _output(output, getattr(found, "classes_", ()))
-    if isinstance(found, Model):
+        options["output"] = _output(output, getattr(loaded, "classes_", ()))
+    if isinstance(loaded, Model):
         if options:
             raise InputError(f"--output: {name} is a Model already; say it where that is made.")
-        return found
-    return as_model(found, **options)
+        return loaded
+    return as_model(loaded, **options)
 
 
 def _output(text: str, classes: Any) -> Any:
     """The class with this text; else a position if it is a whole number."""
-    found = [one for one in classes if str(one) == text]
-    return found[0] if found else int(text) if text.lstrip("-").isdigit() else text
+    matches = [one for one in classes if str(one) == text]
+    return matches[0] if matches else int(text) if text.lstrip("-").isdigit() else text
 
 
 def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> Any:
@@ -137,8 +137,8 @@ def _read(read: Callable[[], Any], path: str, option: str) -> Any:
     try:
         return read()
     except (Exception, SystemExit) as error:  # libraries raise errors of any type
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{option}: {path} cannot be read: {told}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{option}: {path} cannot be read: {reason}") from error
 
 
 def require_tables(install: str = "xaijax[data]") -> Any:
@@ -158,15 +158,15 @@ def write_table(frame: Any, path: Path) -> Path:
     for axis in ("index", "columns"):
         labels = getattr(frame, axis)
         if labels.nlevels > 1:
-            told: Any = [tuple(map(_as_text, one)) for one in labels]
-            told = type(labels).from_tuples(told, names=list(map(_as_text, labels.names)))
+            texts: Any = [tuple(map(_as_text, one)) for one in labels]
+            texts = type(labels).from_tuples(texts, names=list(map(_as_text, labels.names)))
         elif labels.dtype.kind in "biufcmM":
-            told = labels.rename(_as_text(labels.name))
+            texts = labels.rename(_as_text(labels.name))
         else:
-            told = require_tables().Index(
+            texts = require_tables().Index(
                 [_as_text(one) for one in labels], dtype=object, name=_as_text(labels.name)
             )
-        setattr(shown, axis, told)
+        setattr(shown, axis, texts)
     text = shown.to_csv(lineterminator="\n")
     return write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
 
@@ -246,8 +246,8 @@ def _refuse_others(model: Model, rows: Any, path: str) -> None:
     others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
     if others:
         names = ", ".join([*others[:5], *["..."] * (len(others) > 5)])
-        told = f"{path} has columns that the model does not take: {names}"
-        raise InputError(f"--data: {told}. Leave each out by --drop NAME.")
+        reason = f"{path} has columns that the model does not take: {names}"
+        raise InputError(f"--data: {reason}. Leave each out by --drop NAME.")
 
 
 def drawn(rows: Any, count: int, seed: int) -> Any:
@@ -264,5 +264,5 @@ def of_users(ask: Callable[[], Any], name: str, remedy: str = "") -> Any:
     except (XaiError, ImportError, OSError):
         raise
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise XaiError(f"{name} raised {told}{remedy}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise XaiError(f"{name} raised {reason}{remedy}") from error

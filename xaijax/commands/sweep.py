@@ -47,19 +47,19 @@ def run(arguments: argparse.Namespace) -> None:
     names = ("out", "rows_per_part", "retries", "timeout", "format")
     settings: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     settings["options"] = _options(arguments.option) or None
-    settings["executor"], own = _executor(arguments)
+    settings["executor"], shared = _executor(arguments)
     settings["progress"] = False if arguments.quiet else None
     explainer = explainer_of(arguments.explainer)
     try:
-        found = sweep(explainer, arguments.rows, **settings)
+        swept = sweep(explainer, arguments.rows, **settings)
     except SweepIncompleteError:
         raise
     except (Exception, SystemExit) as error:
         raise _incomplete(arguments.out, arguments.explainer, error) from error
-    left = found.missing
-    print(found)
-    if left and not own:
-        raise SweepIncompleteError(f"{len(left)} of {found.parts} parts are missing.")
+    left = swept.missing
+    print(swept)
+    if left and not shared:
+        raise SweepIncompleteError(f"{len(left)} of {swept.parts} parts are missing.")
 
 
 def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
@@ -69,16 +69,16 @@ def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
     """
     missing, parts = 0, 0
     with contextlib.suppress(InputError, OSError):  # no run has begun
-        found = open_run(out)
-        missing, parts = len(found.missing), found.parts
+        begun = open_run(out)
+        missing, parts = len(begun.missing), begun.parts
     refused = isinstance(error, InputError | InputTypeError) and not raised_in_part(error)
     if refused or not missing:
         if isinstance(error, XaiError | ImportError | OSError):
             return error
         return XaiError(f"EXPLAINER: {name} raised {type(error).__name__}: {error}")
-    told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+    reason = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
     return SweepIncompleteError(
-        f"{missing} of {parts} parts are missing, the others are kept: {told}"
+        f"{missing} of {parts} parts are missing, the others are kept: {reason}"
     )
 
 
@@ -87,11 +87,11 @@ def explainer_of(name: str) -> Any:
 
     Raises XaiError if there is none, or if the function makes none.
     """
-    found = named(name, "EXPLAINER")
-    if not (callable(found) and hasattr(found, "__code__")):
-        return found
+    value = named(name, "EXPLAINER")
+    if not (callable(value) and hasattr(value, "__code__")):
+        return value
     remedy = ". A function must take no arguments and return an explainer."
-    made = of_users(found, f"EXPLAINER: {name}", remedy)
+    made = of_users(value, f"EXPLAINER: {name}", remedy)
     if made is None:
         raise InputError(f"EXPLAINER: {name} returned None; a function must return an explainer.")
     return made
@@ -110,13 +110,13 @@ def _executor(arguments: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _options(texts: list[str]) -> dict[str, Any]:
-    found = {}
+    options = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--option must be NAME=JSON, got {text!r}.")
         try:
-            found[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            found[name] = value  # a word
-    return found
+            options[name] = value  # a word
+    return options

@@ -49,12 +49,12 @@ def number(
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InputTypeError(f"{name} must be {wanted}, got {shown(value)}.{remedy}")
     try:
-        found, text = float(value), shown(value)
+        real, text = float(value), shown(value)
     except OverflowError:  # a whole number beyond the floats
-        found, text = math.inf, "one beyond the floats"
-    if not fits(found):
+        real, text = math.inf, "one beyond the floats"
+    if not fits(real):
         raise InputError(f"{name} must be {wanted}, got {text}.{remedy}")
-    return found
+    return real
 
 
 def positive(value: Any, name: str) -> float:
@@ -181,17 +181,17 @@ def from_torch(X: Any) -> Any:
         return X
 
 
-def real_numbers(given: Any, name: str) -> np.ndarray:
+def real_numbers(value: Any, name: str) -> np.ndarray:
     """Returns the numbers as float64, in any shape; a float64 array is not copied.
 
     It raises for complex numbers, whose real parts NumPy would keep with a warning of its own, and
     for texts and dates, which NumPy would read as numbers.
 
     Raises:
-        InputTypeError: `given` is not an array of real numbers.
+        InputTypeError: `value` is not an array of real numbers.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
         objects = array.flat if array.dtype.kind == "O" else ()
         if array.dtype.kind in "SUmM" or any(isinstance(one, str | bytes) for one in objects):
             raise TypeError("texts or dates")
@@ -201,7 +201,7 @@ def real_numbers(given: Any, name: str) -> np.ndarray:
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
-            f"{name}: got {type(given).__name__}, which is no array of numbers."
+            f"{name}: got {type(value).__name__}, which is no array of numbers."
         ) from error
     raise InputTypeError(
         f"{name}: got complex numbers; real ones are needed. Take np.real or np.abs of them."
@@ -243,12 +243,12 @@ def rows_of(
     return array
 
 
-def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
+def leaves_of(tree: Any, name: str) -> tuple[list[Any], Any]:
     """Returns (leaves, structure) of a container, None being a leaf; raises for keys that do not
     sort.
     """
     try:
-        return jax.tree.flatten(given, is_leaf=lambda one: one is None)
+        return jax.tree.flatten(tree, is_leaf=lambda one: one is None)
     except ValueError as reason:
         raise InputTypeError(
             f"{name}: keys of a dict of several types do not sort. Name all leaves by texts."
@@ -305,11 +305,11 @@ def finite(
     narrower = dtype is not None and dtype.itemsize < array.dtype.itemsize
     for first, part in chunks(array):
         with np.errstate(over="ignore"):
-            kept = part.astype(dtype) if narrower else part
-        wrong = np.isinf(kept) if allow_nan else ~np.isfinite(kept)
+            converted = part.astype(dtype) if narrower else part
+        wrong = np.isinf(converted) if allow_nan else ~np.isfinite(converted)
         if isinstance(allow_nan, NanColumns):
-            columns = range(kept.shape[-1])
-            wrong |= np.isnan(kept) & [not nan_at(allow_nan, column) for column in columns]
+            columns = range(converted.shape[-1])
+            wrong |= np.isnan(converted) & [not nan_at(allow_nan, column) for column in columns]
         if not wrong.any():
             continue
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -350,10 +350,10 @@ def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
     """
     if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
         return 0
-    some = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
+    sample = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
     with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
-        moved = np.abs(some - some.astype(dtype))
-        spread = some.max(axis=0) - some.min(axis=0)
+        moved = np.abs(sample - sample.astype(dtype))
+        spread = sample.max(axis=0) - sample.min(axis=0)
         coarse = (moved.max(axis=0) > 1e-4 * spread) & (spread > 0)
     return int(np.count_nonzero(coarse))
 
@@ -389,20 +389,20 @@ def row_weights(
     """Returns row weights [B] with sum 1, and the given sum; for None equal weights and None."""
     if weights is None:
         return np.full(rows, 1.0 / rows), None
-    given = as_array(weights, name).astype(np.float64)
-    if given.shape != (rows,):
+    array = as_array(weights, name).astype(np.float64)
+    if array.shape != (rows,):
         raise InputError(
-            f"{name} has shape {given.shape}, but {of} has {rows} rows: give [{rows}]."
+            f"{name} has shape {array.shape}, but {of} has {rows} rows: give [{rows}]."
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(array).all():
         raise InputError(f"{name} contain NaN or inf; finite weights of at least 0 are needed.")
-    if (given < 0).any():
-        raise InputError(f"{name} contain {given.min()}; weights of at least 0 are needed.")
-    if not given.any():
+    if (array < 0).any():
+        raise InputError(f"{name} contain {array.min()}; weights of at least 0 are needed.")
+    if not array.any():
         raise InputError(f"{name} are all zero; at least one must be positive.")
     with np.errstate(over="ignore"):
-        total = float(given.sum())
-    scaled = given / given.max()  # the sum of these is finite
+        total = float(array.sum())
+    scaled = array / array.max()  # the sum of these is finite
     return scaled / scaled.sum(), total
 
 

@@ -131,10 +131,10 @@ def shown(*names: str) -> Callable[[Any], str]:
     """
 
     def card_of(self: Any) -> str:
-        told = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
+        attributes = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
         known = {
             name: one if isinstance(one, _PLAIN) else repr(one)
-            for name, one in told.items()
+            for name, one in attributes.items()
             if one is not None
         }
         title, _, rest = repr(self).partition("(")

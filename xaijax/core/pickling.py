@@ -119,14 +119,14 @@ class _Held(Generic[Made]):
         self.made: list[Made] = []  # one, or none yet
 
 
-def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
+def recipe(make: Any, arguments: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
     """Returns the value of `__reduce__`: make(**given), followed by `.replace(**then)` if `then` is
     given.
     """
     name = make.__name__
-    if isinstance(given.get("devices"), list | tuple):  # their number is enough elsewhere
-        given = {**given, "devices": len(given["devices"])}
-    parts = {key: pack(one, f"{key}= of {name}") for key, one in given.items()}
+    if isinstance(arguments.get("devices"), list | tuple):  # their number is enough elsewhere
+        arguments = {**arguments, "devices": len(arguments["devices"])}
+    parts = {key: pack(one, f"{key}= of {name}") for key, one in arguments.items()}
     changes = {key: pack(one, f"{key}= of replace") for key, one in (then or {}).items()}
     return opened, (make, parts, changes)
 
@@ -134,10 +134,10 @@ def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None =
 def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) -> Any:
     """Makes the object that the recipe describes."""
     name = make.__name__
-    given = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
-    if isinstance(given.get("devices"), int):  # results do not depend on how many there are
-        given["devices"] = min(given["devices"], jax.local_device_count())
-    made = make(**given)
+    arguments = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
+    if isinstance(arguments.get("devices"), int):  # results do not depend on how many there are
+        arguments["devices"] = min(arguments["devices"], jax.local_device_count())
+    made = make(**arguments)
     then = {key: unpack(part, f"{key}= of {name}") for key, part in changes.items()}
     return made.replace(**then) if then else made
 
@@ -163,10 +163,10 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
             make(self, *args, **kwargs)  # which says what is wrong
             return
         arguments = list(bound.arguments.items())[1:]
-        given = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
-        make(self, **given)
+        taken = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
+        make(self, **taken)
         if type(self) is cls:
-            vars(self)["made of"] = {name: _copied(one) for name, one in given.items()}
+            vars(self)["made of"] = {name: _copied(one) for name, one in taken.items()}
 
     def __reduce__(self: Any) -> Any:
         return recipe(cls, made_of(self))
@@ -186,12 +186,12 @@ def made_of(one: Any) -> dict[str, Any]:
     It raises InputTypeError if they are not known.
     """
     one = getattr(one, "_teacher", one)
-    given = vars(one).get("made of") if hasattr(one, "__dict__") else None
-    if given is None:
+    arguments = vars(one).get("made of") if hasattr(one, "__dict__") else None
+    if arguments is None:
         raise InputTypeError(
-            f"{type(one).__name__} cannot travel: it has no recipe. Use an explainer of xaijax."
+            f"{type(one).__name__} has no recipe by which to travel. Use an explainer of xaijax."
         )
-    return dict(given)
+    return dict(arguments)
 
 
 def at_rest(value: Any) -> Any:

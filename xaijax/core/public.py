@@ -132,11 +132,11 @@ def public_class(cls: _C) -> _C:
 
 def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
     accepted = [p for p in parameters if p != "self"]
-    here = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
-    hint = f" For {keyword}, say {here[0]}=." if here else ""
+    names = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
+    hint = f" For {keyword}, say {names[0]}=." if names else ""
     for (start, word), there in _SAID_ELSEWHERE.items():
         fits = shown == start or (start[-1] == "." and shown.startswith(start))
-        if word == keyword and fits and not here:
+        if word == keyword and fits and not names:
             hint = f" Say {there}."
     takes = f"It takes: {', '.join(accepted)}." if accepted else "It takes no arguments."
     return f"{shown} has no keyword {keyword!r}.{hint} {takes}"
@@ -164,8 +164,8 @@ def usual() -> AbstractContextManager[Any]:
     free = all(guard in (None, "allow") for guard in guarded)
     nowhere = jax.sharding.AbstractMesh((), ())
     mesh = jax.sharding.get_abstract_mesh()
-    kept = mesh == nowhere or bool(mesh.manual_axes)  # a shard_map types its arrays by its mesh
-    if promotes and free and kept and not now.jax_disable_jit and not now.jax_no_tracing:
+    same = mesh == nowhere or bool(mesh.manual_axes)  # a shard_map types its arrays by its mesh
+    if promotes and free and same and not now.jax_disable_jit and not now.jax_no_tracing:
         return _AS_IT_IS
     usual_ones = ExitStack()
     usual_ones.enter_context(jax.numpy_rank_promotion("allow"))
@@ -173,5 +173,5 @@ def usual() -> AbstractContextManager[Any]:
     usual_ones.enter_context(jax.transfer_guard("allow"))
     usual_ones.enter_context(jax.disable_jit(False))
     usual_ones.enter_context(jax.no_tracing(False))
-    usual_ones.enter_context(jax.sharding.use_abstract_mesh(mesh if kept else nowhere))
+    usual_ones.enter_context(jax.sharding.use_abstract_mesh(mesh if same else nowhere))
     return usual_ones

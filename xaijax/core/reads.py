@@ -162,9 +162,9 @@ class _Reader:
             self._read_function(path, value, deep)
         elif isinstance(value, types.MethodType):
             inner = value.__func__
-            own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+            inside = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
             self.read(path, inner, names, deep + 1)
-            self.read(path, value.__self__, _both(names, own), deep + 1)
+            self.read(path, value.__self__, _both(names, inside), deep + 1)
         elif isinstance(value, functools.partial):
             self.read(path, value.func, names, deep + 1)
             self.read(path, (value.args, value.keywords), _names_within(value, names), deep + 1)
@@ -283,8 +283,8 @@ class _Reader:
             self.read(path, inner, names, deep + 1)
         defaults = function.__defaults__ or ()
         first = code.co_argcount - len(defaults)
-        given = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
-        for name, one in (*given, *(function.__kwdefaults__ or {}).items()):
+        defaulted = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
+        for name, one in (*defaulted, *(function.__kwdefaults__ or {}).items()):
             self.read(_joined(path, name), one, names, deep + 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._read_variable(path, name, _content(cell), names, deep)
@@ -349,9 +349,9 @@ class _Reader:
             self.found.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
-            found = None if self.digest is None else self.digest(value)
-            self._add(path, found)
-            if found is None and self.digest is not None:
+            digest = None if self.digest is None else self.digest(value)
+            self._add(path, digest)
+            if digest is None and self.digest is not None:
                 self._note(path)
             return
         if callable(state := getattr(kind, "state_dict", None)) and "torch" in sys.modules:
@@ -370,10 +370,10 @@ class _Reader:
         self._add(path, ("object", kind.__module__, kind.__qualname__))
         if hasattr(kind, "to_numpy") and hasattr(kind, "__array__"):  # all become one array
             self._read_frame(path, value, names, deep)
-        own = getattr(value, "__dict__", None)
-        own = own if isinstance(own, Mapping) else {}
+        attributes = getattr(value, "__dict__", None)
+        attributes = attributes if isinstance(attributes, Mapping) else {}
         for name in _WRAPPED:
-            inner = own.get(name, _EMPTY)
+            inner = attributes.get(name, _EMPTY)
             if callable(inner) and not isinstance(inner, type):
                 self.read(path, inner, names, deep + 1)
         if isinstance(value, JIT):
@@ -384,7 +384,7 @@ class _Reader:
         if isinstance(value, types.SimpleNamespace) or module == "argparse":
             simple = (object,)
         for name in sorted(self._known(value, wanted)):
-            one = own.get(name, _EMPTY)
+            one = attributes.get(name, _EMPTY)
             if one is not _EMPTY and isinstance(one, simple):
                 self.read(_joined(path, name), one, names, deep + 1)
         if not self.portable and before == self._left:
@@ -412,27 +412,27 @@ class _Reader:
             for function in _functions(_static(owner, kind, name)):
                 if of_library(function.__globals__.get("__name__")):
                     continue
-                own = names_of(function.__code__)
-                self.texts |= own.texts
+                inside = names_of(function.__code__)
+                self.texts |= inside.texts
                 if name not in _MADE_IN:
-                    assigned |= own.assigned
-                    changes |= own.changed
-                more = set(own.attributes | own.looked_up) - looked
+                    assigned |= inside.assigned
+                    changes |= inside.changed
+                more = set(inside.attributes | inside.looked_up) - looked
                 waiting |= more
                 looked |= more
         sets = {"attributes": looked, "assigned": assigned, "changed": changes}
         names = dataclasses.replace(names, **{name: frozenset(one) for name, one in sets.items()})
         for name in sorted(self._known(owner, looked)):
-            found = _static(owner, kind, name)
-            functions = _functions(found)
+            member = _static(owner, kind, name)
+            functions = _functions(member)
             for function in functions:
                 self.read(_joined(path, name), function, names, deep + 1)
             if functions or name in assigned or name.startswith("__"):
                 continue
-            if isinstance(found, _DESCRIPTORS):
-                found = _EMPTY if isinstance(owner, type) else _value_of(found, owner)
-            if found is not _EMPTY and not self._left_out(name, found, names):
-                self.read(_joined(path, name), found, names, deep + 1)
+            if isinstance(member, _DESCRIPTORS):
+                member = _EMPTY if isinstance(owner, type) else _value_of(member, owner)
+            if member is not _EMPTY and not self._left_out(name, member, names):
+                self.read(_joined(path, name), member, names, deep + 1)
         if isinstance(owner, dict | list | tuple | set) and not isinstance(owner, type):
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
             for one in entries[: max(0, self._left) + 1]:
@@ -476,8 +476,8 @@ def _names_within(value: functools.partial[Any], names: Names) -> Names:
     inner = value.func
     while isinstance(inner, functools.partial):
         inner = inner.func
-    own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
-    return _both(names, own)
+    inside = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+    return _both(names, inside)
 
 
 def _both(one: Names, other: Names) -> Names:
@@ -506,10 +506,10 @@ def of_library(module: Any) -> bool:
 def _leaves(value: Any) -> list[Any]:
     """Leaves of a pytree; an empty list for other values."""
     try:
-        found = jax.tree.leaves(value)
+        leaves = jax.tree.leaves(value)
     except Exception:  # the class's own code, which may fail for such an object
         return []
-    return [one for one in found if one is not value]
+    return [one for one in leaves if one is not value]
 
 
 def _static(owner: Any, kind: type, name: str) -> Any:
@@ -520,21 +520,21 @@ def _static(owner: Any, kind: type, name: str) -> Any:
         return _EMPTY
 
 
-def _functions(found: Any) -> list[types.FunctionType]:
+def _functions(member: Any) -> list[types.FunctionType]:
     """The Python functions behind a method or a property."""
-    if isinstance(found, staticmethod | classmethod):
-        found = found.__func__
-    if isinstance(found, property):
-        found = found.fget
-    elif isinstance(found, functools.cached_property | functools.partialmethod):
-        found = found.func
+    if isinstance(member, staticmethod | classmethod):
+        member = member.__func__
+    if isinstance(member, property):
+        member = member.fget
+    elif isinstance(member, functools.cached_property | functools.partialmethod):
+        member = member.func
     else:
-        while not isinstance(found, types.FunctionType):
-            wrapped = getattr(found, "__wrapped__", None)
-            if wrapped is None or wrapped is found:
+        while not isinstance(member, types.FunctionType):
+            wrapped = getattr(member, "__wrapped__", None)
+            if wrapped is None or wrapped is member:
                 return []
-            found = wrapped
-    return [found] if isinstance(found, types.FunctionType) else []
+            member = wrapped
+    return [member] if isinstance(member, types.FunctionType) else []
 
 
 def _value_of(slot: Any, owner: Any) -> Any:

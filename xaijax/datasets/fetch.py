@@ -98,14 +98,14 @@ def find(file: TableFile) -> CheckedFile:
 
 
 def _verified(path: Path, file: TableFile) -> CheckedFile:
-    found = digest(path)
-    if found not in file.sha256:
+    digest_found = digest(path)
+    if digest_found not in file.sha256:
         expected = " or ".join(file.sha256)
         raise DataHashError(
-            f"{path} has SHA-256 {found}, expected {expected}. "
+            f"{path} has SHA-256 {digest_found}, expected {expected}. "
             f"Replace the file by the original: {file.url or file.page}"
         )
-    return CheckedFile(path, found)
+    return CheckedFile(path, digest_found)
 
 
 def _download(pooch: Any, file: TableFile, target: Path) -> None:
@@ -199,4 +199,4 @@ class Table:
     @property
     def sha256(self) -> str:
         """SHA-256 of the file read; for several files their digests, joined by commas."""
-        return ",".join(found.sha256 for found in self.files)
+        return ",".join(file.sha256 for file in self.files)

@@ -44,17 +44,17 @@ def files() -> dict[str, TableFile]:
 def _read(name: str, *dropped: str, **options: Any) -> Table:
     """Reads a file as comma-separated values; options go to `pandas.read_csv`."""
     file, pandas = files()[name], optional("pandas")
-    found = find(file)
-    frame = pandas.read_csv(found.path, names=file.columns, **options)
+    checked = find(file)
+    frame = pandas.read_csv(checked.path, names=file.columns, **options)
     y = frame.pop(file.target)
-    return Table(frame.drop(columns=list(dropped)), y, file.source, (found,))
+    return Table(frame.drop(columns=list(dropped)), y, file.source, (checked,))
 
 
 def _stacked(*parts: Table) -> Table:
     """Joins the rows of all parts, one part after the other."""
     concat = optional("pandas").concat
     X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
-    return Table(X, y, parts[0].source, tuple(found for one in parts for found in one.files))
+    return Table(X, y, parts[0].source, tuple(file for one in parts for file in one.files))
 
 
 @public

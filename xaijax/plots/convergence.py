@@ -67,15 +67,15 @@ def convergence(
         [[100.0, 1.2], [1000.0, 1.0]]
     """
     plot = "convergence"
-    found = [style.checked(one, output, plot, max_display) for one in _checked(explanations)]
-    found = [style.chosen_instance(one, instance, plot) for one in found]
-    names = found[0].feature_names
-    if any(one.feature_names != names for one in found):
+    checked = [style.checked(one, output, plot, max_display) for one in _checked(explanations)]
+    checked = [style.chosen_instance(one, instance, plot) for one in checked]
+    names = checked[0].feature_names
+    if any(one.feature_names != names for one in checked):
         raise InputError("explanations: their players differ; pass those of the same players.")
-    for one in found[1:]:
-        _refuse_another(found[0], one)
-    exact = [one for one in found if one.exact]
-    sampled = sorted((one for one in found if not one.exact), key=_budget)
+    for one in checked[1:]:
+        _refuse_another(checked[0], one)
+    exact = [one for one in checked if one.exact]
+    sampled = sorted((one for one in checked if not one.exact), key=_budget)
     budgets = np.array([_budget(one) for one in sampled])
     if len(sampled) < 2 or len(exact) > 1 or len(np.unique(budgets)) < len(budgets):
         raise InputError(
@@ -105,8 +105,8 @@ def convergence(
     note += "; dashed: exact" if exact else ""
     if len(names) > len(shown):
         note += f"\n{len(names) - len(shown)} players of smaller values are not shown"
-    style.plain(axes, f"budget: coalitions of the instance{note}", style.value_name(found[0]))
-    style.write_title(axes, style.title_of_one(found[0]))
+    style.plain(axes, f"budget: coalitions of the instance{note}", style.value_name(checked[0]))
+    style.write_title(axes, style.title_of_one(checked[0]))
     return axes
 
 
@@ -132,8 +132,8 @@ def _refuse_another(first: Explanation, one: Explanation) -> None:
         )
     called = "explanations: the first", "another"
     refuse_other_numbers(first, one, called, paired=True)
-    for own, other in zip(first.player_data(), one.player_data(), strict=True):
-        if own is not None and other is not None and not np.array_equal(own, other):
+    for column, other in zip(first.player_data(), one.player_data(), strict=True):
+        if column is not None and other is not None and not np.array_equal(column, other):
             raise InputError("explanations: their instances differ; pass those of the same row.")
 
 
@@ -209,8 +209,8 @@ def compare(
     what = "mean |value|" if of == "size" else "mean value"
     label = f"shift of {what}; lines hold together at {100 * comparison.confidence:.3g} %"
     names = [comparison.feature_names[j] for j in shown]
-    told = style.title_of_facts(comparison.provenance, chosen)
-    parts = [told, "paired instances" if comparison.paired else None]
+    title = style.title_of_facts(comparison.provenance, chosen)
+    parts = [title, "paired instances" if comparison.paired else None]
     style.dress(axes, names, label, ", ".join(filter(None, parts)) or None)
     return axes
 
@@ -258,8 +258,8 @@ def faithfulness(
         colour = style.OUTPUTS[place % len(style.OUTPUTS)]
         label = f"{name}: {style.number(area)} ± {style.number(error, 1)}"
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
-    kept = "kept" if which == "insertion" else "replaced"
-    axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
+    state = "kept" if which == "insertion" else "replaced"
+    axes.set_xlabel(f"players {state}, largest value first", color=style.ink(), fontsize=9.5)
     ticker = require("matplotlib.ticker", "xaijax[plots]")
     axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     axes.set_ylabel("v minus its base value", color=style.ink(), fontsize=9.5)

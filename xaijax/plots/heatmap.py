@@ -78,13 +78,13 @@ def heatmap(
         values, cmap=pixels.colour_map(None), vmin=-limit, vmax=limit, aspect="auto",
         interpolation="nearest",
     )  # fmt: skip
-    told = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
+    count = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
     how = {
         "similarity": "similar ones next to each other",
         "output": "by base value + values",
         "given": "as given",
     }
-    xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
+    xlabel = f"{count} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
     xlabel += widest
     names = [explanation.feature_names[j] for j in shown]
     style.dress(axes, names, xlabel, style.title_of(explanation))

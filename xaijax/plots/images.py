@@ -96,14 +96,14 @@ def images(
     size = (INCHES * wide + 0.9, (high + 0.3) * N + 0.4)
     figure, grid = pyplot.subplots(N, wide, figsize=size, squeeze=False, layout="constrained")
     chosen = len(columns) > 1 or outputs is not None
-    own = style.output_of_each(explanation) or [None] * N
+    outs = style.output_of_each(explanation) or [None] * N
     people = style.shorten(explanation.instance_names or (), 18)
     heads = [
-        [one.provenance.get("selected_output") if chosen else own[n] for one in columns]
+        [one.provenance.get("selected_output") if chosen else outs[n] for one in columns]
         for n in range(N)
     ]
-    told = sorted({str(head) for row in heads for head in row})
-    brief = dict(zip(told, style.shorten(told, 12), strict=True))
+    texts = sorted({str(head) for row in heads for head in row})
+    brief = dict(zip(texts, style.shorten(texts, 12), strict=True))
     picture = None
     for n in range(N):
         levels = pixels.shown(np.asarray(explanation.data)[n], lattice)

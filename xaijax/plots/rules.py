@@ -54,11 +54,11 @@ def rules(rules: Sequence[Rule] | Rule, ax: Axes | None = None, *, max_display: 
         >>> [text.get_text() for text in axes.texts]
         ['IF age > 1', 'THEN adult', 'precision 90%', 'coverage 50%']
     """
-    given = _checked(rules)
-    shown = given[: checks.whole_number(max_display, "max_display")]
+    checked = _checked(rules)
+    shown = checked[: checks.whole_number(max_display, "max_display")]
     cards = [_lines(rule) for rule in shown]
     heights = [max(len(lines), 2) + 1 for lines in cards]
-    left_out = len(given) - len(shown)
+    left_out = len(checked) - len(shown)
     total = sum(heights) + (left_out > 0)
     axes = style.new_axes(ax, 0, 9.4, height=LINE * total + 0.3)
     axes.set_xlim(0, 1)
@@ -74,14 +74,14 @@ def rules(rules: Sequence[Rule] | Rule, ax: Axes | None = None, *, max_display: 
 
 
 def _checked(rules: Any) -> list[Rule]:
-    given = [rules] if isinstance(rules, Rule) else rules
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    several = [rules] if isinstance(rules, Rule) else rules
+    if isinstance(several, str) or not isinstance(several, Sequence):
         raise InputTypeError(f"rules: got {type(rules).__name__}; pass Rules of AnchorExplainer.")
-    if not given:
+    if not several:
         raise InputError("rules: there are none, so there is nothing to draw.")
-    for one in given:
+    for one in several:
         checks.passed(one, "rules", Rule, "rules only")
-    return list(given)
+    return list(several)
 
 
 def _lines(rule: Rule) -> list[tuple[str, str]]:

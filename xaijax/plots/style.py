@@ -42,11 +42,11 @@ def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
     that is not enough, more than `limit` characters are kept.
     """
     whole = [_clean(name) for name in names]
-    given: dict[str, set[str]] = {}  # names that look alike without tabs and line ends
+    seen: dict[str, set[str]] = {}  # names that look alike without tabs and line ends
     for name, text in zip(names, whole, strict=True):
-        given.setdefault(text, set()).add(str(name))
+        seen.setdefault(text, set()).add(str(name))
     texts = [
-        text if len(given[text]) == 1 else f"{text} ({sorted(given[text]).index(str(name)) + 1})"
+        text if len(seen[text]) == 1 else f"{text} ({sorted(seen[text]).index(str(name)) + 1})"
         for name, text in zip(names, whole, strict=True)
     ]
     room = dict.fromkeys(texts, limit)
@@ -77,8 +77,8 @@ def with_entries(
     line: number of characters beyond which the entries go below the name; None: never.
     """
     rows = []
-    for name, own in zip(shorten(names, limit), entries, strict=True):
-        known = [_clean(one) for one in own if one is not None]
+    for name, row in zip(shorten(names, limit), entries, strict=True):
+        known = [_clean(one) for one in row if one is not None]
         if len(set(known)) == 1:
             known = known[:1]
         text = " | ".join(shorten(known, ENTRY_LIMIT))
@@ -353,8 +353,8 @@ def widest(explanation: Shown) -> str:
     if np.isnan(half).all():
         return intervals(explanation, half)
     unknown = int(np.isnan(half).sum())
-    some = f", unknown for {unknown:,}" if unknown else ""
-    return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{some}"
+    unknown_text = f", unknown for {unknown:,}" if unknown else ""
+    return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{unknown_text}"
 
 
 def beside(
@@ -560,9 +560,9 @@ def room(ax: Axes, names: list[str]) -> float:
 
 def title_of(explanation: Titled) -> str | None:
     """The chosen output, if there were several, and the measured quantity."""
-    facts, own = explanation.provenance, output_of_each(explanation)
-    told = counted_outputs([elide(name, PART // 2) for name in own]) if own else None
-    return title_of_facts(facts, told)
+    facts, outputs = explanation.provenance, output_of_each(explanation)
+    output = counted_outputs([elide(name, PART // 2) for name in outputs]) if outputs else None
+    return title_of_facts(facts, output)
 
 
 def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str | None:
@@ -577,8 +577,8 @@ def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str
 
 def _quantity(provenance: Mapping[str, Any]) -> str | None:
     facts = {name: one for name, one in provenance.items() if name in ASKED}
-    told = quantity(facts)
-    return told if told not in ("", WORDS["model output"]) else None
+    text = quantity(facts)
+    return text if text not in ("", WORDS["model output"]) else None
 
 
 def output_of_each(explanation: Titled) -> list[str]:

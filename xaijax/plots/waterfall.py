@@ -124,7 +124,7 @@ def _steps_of(
 def _with_entries(one: Explanation, shown: np.ndarray, limit: int = style.NAME_LIMIT) -> list[str]:
     """Names of the shown players, each with the instance's own entry."""
     columns = one.player_data()
-    entries = [None if (own := columns[j]) is None else entry_of(own[0]) for j in shown]
+    entries = [None if (column := columns[j]) is None else entry_of(column[0]) for j in shown]
     names = [one.feature_names[j] for j in shown]
     return style.with_entries(names, [[entry] for entry in entries], " = ", limit)
 
@@ -366,9 +366,9 @@ def profile(
 
 
 def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
-    names, own = explanation.instance_names, style.output_of_each(explanation)
+    names, outputs = explanation.instance_names, style.output_of_each(explanation)
     person = style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
-    return f"{person} (output: {style.elide(own[n])})" if own else person
+    return f"{person} (output: {style.elide(outputs[n])})" if outputs else person
 
 
 def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:

@@ -100,12 +100,12 @@ def _changed(one: Comparison) -> str:
     """The players that changed, in the output of the tables and in the others."""
     names = one.output_names
     if names is None:
-        told = ", ".join(one.changed)
-        return f"Changed: {told}." if told else "No player's change can be told from chance."
-    own, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
-    told = ", ".join(one.feature_names[j] for j in own)
-    text = f"Changed in {last}: {told}."
-    if not told:
+        who = ", ".join(one.changed)
+        return f"Changed: {who}." if who else "No player's change can be told from chance."
+    moved, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
+    who = ", ".join(one.feature_names[j] for j in moved)
+    text = f"Changed in {last}: {who}."
+    if not who:
         text = f"No player's change in {last} can be told from chance."
     others = ", ".join(changes_of(one, names[:-1]))
     return f"{text} Changed in other outputs: {others}." if others else text
@@ -114,10 +114,10 @@ def _changed(one: Comparison) -> str:
 def _tables(one: Comparison) -> list[dict[str, Any]]:
     size = ShiftPart(one.size_shift, one.size_low, one.size_high)
     value = ShiftPart(one.shift, one.low, one.high)
-    found = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
+    tables = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
     if one.split is not None:
         parts = {"of the data": one.split.size_data, "of the model": one.split.size_model}
-        found.append(_of_players(one, "Shift of mean |value|: what did it", parts))
+        tables.append(_of_players(one, "Shift of mean |value|: what did it", parts))
     if one.rows is not None and one.row_shift is not None:
         shown = one.rows[:ROWS]
         rows = [
@@ -129,8 +129,8 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
         note = f"The root of the sum of the squared differences of its values{over}."
         note += f" {left:,} instances that changed less are left out." if left else ""
         heads = [cell("position"), cell("values moved by", True)]
-        found.append(page.table("Instances that changed most", heads, rows, note=note))
-    return found
+        tables.append(page.table("Instances that changed most", heads, rows, note=note))
+    return tables
 
 
 def _of_players(one: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def today() -> str:
 def _policy(script: str) -> str:
     """The content policy of the page: its own script and pictures inside it, and nothing else."""
     digest = hashlib.sha256(f"\n{script}".encode()).digest()
-    own = base64.b64encode(digest).decode("ascii")
+    encoded = base64.b64encode(digest).decode("ascii")
     return (
-        f"default-src 'none'; script-src 'sha256-{own}'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{encoded}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
@@ -108,12 +108,12 @@ def table(
 
 def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """A table for each record that is not empty."""
-    found = []
+    tables = []
     for title, one in titled:
         rows = [[cell(name, head=True), cell(text)] for name, text in fact_rows(one)]
         if rows:
-            found.append(table(title, (), rows, kind=""))
-    return found
+            tables.append(table(title, (), rows, kind=""))
+    return tables
 
 
 def png(size: tuple[float, float], draw: Callable[[Any], Any]) -> bytes:
@@ -153,19 +153,19 @@ def model_name(model: ModelLike | str | None) -> str | None:
 
 
 def lines(
-    model: str | None, asked: str, value: str, rows: str = "Background", what: str = "A value"
+    model: str | None, source: str, value: str, rows: str = "Background", what: str = "A value"
 ) -> list[tuple[str, str]]:
-    """Names and texts; asked: the text of the background, "" if it is not known."""
+    """Names and texts; source: the text of the background, "" if it is not known."""
     head = [("Model", model or "not named"), ("Page written", today())]
-    return [*head, (rows, asked or "not known"), (what, value)]
+    return [*head, (rows, source or "not known"), (what, value)]
 
 
 def about(explanation: Explanation, model: str | None) -> list[tuple[str, str]]:
     """The head of a page about an explanation, from the facts of its provenance."""
     facts, kind = explanation.provenance, explanation.kind
     if facts.get("method") == "QII" and "pool_rows" in facts:
-        told = wording.words(explanation)[-1]
-        return lines(model, wording.changed(facts, kind), told, "What was changed")
+        index_text = wording.words(explanation)[-1]
+        return lines(model, wording.changed(facts, kind), index_text, "What was changed")
     return lines(model, background(facts), meaning(kind, facts))
 
 
@@ -174,8 +174,8 @@ MOST_INSTANCES, PLAYERS = 500, 20  # instances of a page, and players of each
 
 def checked(instances: Any) -> int:
     """The number of instances that the page shows one at a time."""
-    found = checks.whole_number(instances, "instances", least=0)
-    return min(found, MOST_INSTANCES)
+    number = checks.whole_number(instances, "instances", least=0)
+    return min(number, MOST_INSTANCES)
 
 
 def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | None:
@@ -227,6 +227,6 @@ def _instance(one: Explanation, n: int, half: np.ndarray | None) -> dict[str, An
     if adds and len(one.feature_names) == one.provenance.get("players"):
         said += f"; with all values {base + total:.4g}"
     title = name_of(one.instance_names, n)
-    if own := style.output_of_each(one):
-        title += f", output {own[n]}"
+    if outputs := style.output_of_each(one):
+        title += f", output {outputs[n]}"
     return {**table(title, heads, rows, note=note, kind=""), "said": f"{said}.", "card": ""}

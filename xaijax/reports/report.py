@@ -97,10 +97,10 @@ def report(
     return page.write(path, "report.html.j2", content)
 
 
-def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
+def _pairs(explanation: Explanation, result: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    checks.passed(found, "interactions", Interactions, "what explainer.interactions(X) returned")
-    one = of_pairs(of_the_same(explanation, found), 1, None, "report")
+    checks.passed(result, "interactions", Interactions, "what explainer.interactions(X) returned")
+    one = of_pairs(of_the_same(explanation, result), 1, None, "report")
     output = output_of(one)
     what = f"{value_name(one)} (index {one.index!r}), order {one.order}"
     what += "" if output is None else f", output {output}"
@@ -125,8 +125,8 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
             f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
             f"the last, {explanation.output_names[-1]}."
         )
-    elif own := style.output_of_each(explanation):
-        output_note = f"The output that is explained: {counted_outputs(own)}."
+    elif outputs := style.output_of_each(explanation):
+        output_note = f"The output that is explained: {counted_outputs(outputs)}."
     facts = explanation.provenance
     # An Explainer is not named as a method: the line below the title says what it made.
     by = "" if facts.get("method") in (None, "Explainer") else f" by {facts['method']}"

@@ -87,8 +87,8 @@ def transparency_report(
     return page.write(path, "transparency.html.j2", content)
 
 
-def _content(explanation: Explanation, given: Any, model: str | None) -> dict[str, Any]:
-    texts = profiles_of(explanation, given)
+def _content(explanation: Explanation, profiles: Any, model: str | None) -> dict[str, Any]:
+    texts = profiles_of(explanation, profiles)
     names = _people(explanation)
     half = style.half_widths(explanation)
     of = "" if model is None else f" about {model}"
@@ -103,7 +103,7 @@ def _content(explanation: Explanation, given: Any, model: str | None) -> dict[st
         ],
         "compared": _compared(explanation, texts) if len(explanation) == 2 else None,
         "inputs": _inputs(explanation, texts, half),
-        "picture": _picture(explanation, given),
+        "picture": _picture(explanation, profiles),
     }
 
 
@@ -148,14 +148,14 @@ def _finding(
     order = [j for j in np.argsort(-np.abs(values), kind="stable")[:TOP] if abs(values[j]) >= 1e-9]
     lines = []
     for j in order:
-        own = "" if texts[j] is None else f" ({texts[j]})"
+        entry = "" if texts[j] is None else f" ({texts[j]})"
         sure = ""
         if half is not None and np.isfinite(half[n, j]):
             sure = f", 95 % interval {values[j] - half[n, j]:+.3g} to {values[j] + half[n, j]:+.3g}"
             if abs(values[j]) <= half[n, j]:
                 sure += ": it may be none"
         done = wording.effect(explanation, values[j])
-        lines.append(f"{explanation.feature_names[j]}{own} {done}{sure}.")
+        lines.append(f"{explanation.feature_names[j]}{entry} {done}{sure}.")
     quantity, total = (_own(explanation, name, n) for name in ("quantity", "total"))
     now = wording.ends(explanation, quantity, float(explanation.base_values[n]), total)
     margin = _own(explanation, "margin", n)
@@ -182,17 +182,17 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
     for j in np.argsort(-np.abs(gap), kind="stable")[:TOP]:
         if gap[j] == 0:
             continue
-        own = [one[j] for one in texts]
-        beside = f" ({own[0]} and {own[1]})" if None not in own and own[0] != own[1] else ""
+        both = [one[j] for one in texts]
+        beside = f" ({both[0]} and {both[1]})" if None not in both and both[0] != both[1] else ""
         first, second = (_signed(explanation.values[n, j]) for n in range(2))
         name = explanation.feature_names[j]
         lines.append(f"{name}{beside}: {first} for {a}, {second} for {b}.")
     return lines or ["No influence differs."]
 
 
-def _picture(explanation: Explanation, given: Any) -> dict[str, Any]:
+def _picture(explanation: Explanation, profiles: Any) -> dict[str, Any]:
     rows = min(explanation.shape[1], 15) * (1 if len(explanation) == 1 else 1.5)
-    draw = partial(profile, explanation, profile=given)
+    draw = partial(profile, explanation, profile=profiles)
     caption, size = wording.to_the_right(explanation), style.figure_size(rows, 8.2)
     alt = "bars of influence by input"
     return page.picture("Profile and influences", size, draw, caption, alt)

@@ -346,15 +346,15 @@ class CoalitionTable:
         return np.where(self.rounding > 0, self.rounding + 2 * UNIT * bound, 0.0)
 
 
-def _rounding(given: Any, N: int) -> np.ndarray:
+def _rounding(value: Any, N: int) -> np.ndarray:
     """The rounding as float64 [N], finite and at least 0."""
-    if isinstance(given, bool) or not isinstance(
-        given, int | float | np.integer | np.floating | np.ndarray
+    if isinstance(value, bool) or not isinstance(
+        value, int | float | np.integer | np.floating | np.ndarray
     ):
-        raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
-    array = checks.real_numbers(given, "rounding")
+        raise InputTypeError(f"rounding must be None, a number or [{N}], got {value!r}.")
+    array = checks.real_numbers(value, "rounding")
     if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
-        raise InputError(f"rounding must be finite and at least 0, one or [{N}], got {given!r}.")
+        raise InputError(f"rounding must be finite and at least 0, one or [{N}], got {value!r}.")
     out = np.broadcast_to(array, N).copy()
     out.flags.writeable = False
     return out
@@ -372,11 +372,11 @@ class TableOrigin:
 
     def united(self) -> TableOrigin:
         """Returns the origin of the game in which two players act as one, without the old names."""
-        kept = {name: one for name, one in self.provenance.items() if name != "player_columns"}
-        return TableOrigin(self.data, self.stats, kept, index=self.index)
+        facts = {name: one for name, one in self.provenance.items() if name != "player_columns"}
+        return TableOrigin(self.data, self.stats, facts, index=self.index)
 
     def facts(self, index: str, order: int, P: int) -> dict[str, Any]:
         """The provenance of the table's interactions."""
         method = self.provenance.get("method", "CoalitionTable")
-        own = {"method": method, "index": index, "order": order, "players": P}
-        return {**self.provenance, **own}
+        facts = {"method": method, "index": index, "order": order, "players": P}
+        return {**self.provenance, **facts}

@@ -126,8 +126,8 @@ class Comparison(FrozenArrays):
     @property
     def moved(self) -> np.ndarray:
         """Players whose mean value or size has an interval without 0, for any output; bool [P]."""
-        found = moved_of(self)
-        return found if found.ndim == 1 else found.any(axis=1)
+        moved = moved_of(self)
+        return moved if moved.ndim == 1 else moved.any(axis=1)
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -171,10 +171,10 @@ class Comparison(FrozenArrays):
         }
         if self.split is not None:
             for part in fields(ShiftSplit):
-                own = getattr(self.split, part.name)
+                shifts = getattr(self.split, part.name)
                 for end, of in (("", "shift"), ("_low", "low"), ("_high", "high")):
                     name = part.name.replace("data", "of_data").replace("model", "of_model")
-                    columns[f"{name}{end}"] = getattr(own, of).reshape(-1)
+                    columns[f"{name}{end}"] = getattr(shifts, of).reshape(-1)
         axes, names = [self.feature_names], ["player"]
         if self.output_names is not None:
             axes, names = [*axes, self.output_names], [*names, "output"]
@@ -193,12 +193,12 @@ def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[st
     """
     if one.output_names is None:
         return list(one.changed)
-    asked, moved = one.output_names if outputs is None else outputs, moved_of(one)
-    found = []
+    shown, moved = one.output_names if outputs is None else outputs, moved_of(one)
+    texts = []
     for j, name in enumerate(one.feature_names):
-        own = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in asked]
-        found += [f"{name} ({', '.join(own)})"] if own else []
-    return found
+        which = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in shown]
+        texts += [f"{name} ({', '.join(which)})"] if which else []
+    return texts
 
 
 def _interval(one: Comparison, of: str, at: tuple[int, ...]) -> str:

@@ -32,82 +32,82 @@ def frame_of(
 
 
 def values_of_shapiq(
-    found: Result, called: str, index: str, sets: Sequence[tuple[int, ...]], order: int
+    result: Result, called: str, index: str, sets: Sequence[tuple[int, ...]], order: int
 ) -> list[Any]:
     """One `shapiq.InteractionValues` for each instance; called: of one output, for the error."""
-    if found.values.ndim == 3:
-        names = ", ".join(repr(name) for name in (found.output_names or ())[:4])
+    if result.values.ndim == 3:
+        names = ", ".join(repr(name) for name in (result.output_names or ())[:4])
         raise InputError(
             f"to_shapiq takes one output: choose one first, {called}[:, :, output] ({names})."
         )
     shapiq = require("shapiq", "shapiq")
-    N = len(found.values)
-    exact = found.stats.get("exact_rows", np.full(N, found.exact))
+    N = len(result.values)
+    exact = result.stats.get("exact_rows", np.full(N, result.exact))
     return [
         shapiq.InteractionValues(
-            values=found.values[i].copy(),
+            values=result.values[i].copy(),
             index=index,
             min_order=min(map(len, sets)),
             max_order=order,
-            n_players=len(found.feature_names),
+            n_players=len(result.feature_names),
             interaction_lookup={S: m for m, S in enumerate(sets)},
-            baseline_value=float(found.base_values[i]),
+            baseline_value=float(result.base_values[i]),
             estimated=not bool(exact[i]),
-            estimation_budget=None if exact[i] else found.stats.get("budget"),
+            estimation_budget=None if exact[i] else result.stats.get("budget"),
         )
         for i in range(N)
     ]
 
 
-def wide(found: Result, axis: str, labels: Sequence[str]) -> Any:
+def wide(result: Result, axis: str, labels: Sequence[str]) -> Any:
     """A frame with a row for each instance; axis: "player" or "set", whose names labels are."""
     pandas = require("pandas", "xaijax[data]")
-    own = output_of_each(found.stats, len(found.values))
-    for name, taken in (("base_value", found.feature_names), ("output", labels if own else ())):
+    each = output_of_each(result.stats, len(result.values))
+    for name, taken in (("base_value", result.feature_names), ("output", labels if each else ())):
         if name in taken:
             raise InputError(
                 f"to_dataframe: a player is called {name!r}; use to_dataframe(long=True)."
             )
     labels = [*labels, "base_value"]
-    table = np.concatenate([found.values, found.base_values[:, None]], axis=1)
+    table = np.concatenate([result.values, result.base_values[:, None]], axis=1)
     columns: Any = pandas.Index(labels, name=axis)
-    if found.output_names is not None:
+    if result.output_names is not None:
         table = table.transpose(0, 2, 1).reshape(len(table), -1)  # [N, K (P + 1)]
         columns = pandas.MultiIndex.from_product(
-            [list(found.output_names), labels], names=["output", axis]
+            [list(result.output_names), labels], names=["output", axis]
         )
-    index = labels_of(found)
+    index = labels_of(result)
     if isinstance(index, np.ndarray):  # else that of the frame explained
         index = pandas.Index(index, name="instance")
     frame = pandas.DataFrame(table, index=index, columns=columns)
-    if own:
-        frame["output"] = np.array(own, dtype=object)
+    if each:
+        frame["output"] = np.array(each, dtype=object)
     return frame
 
 
-def long_frame(found: Result, data: np.ndarray | None, **named_by: Any) -> Any:
+def long_frame(result: Result, data: np.ndarray | None, **named_by: Any) -> Any:
     """A frame with a row for each instance, player or set, and output.
 
     data: [N, P], what was explained, or None. named_by: what each player or set is called, and
     other columns of them.
     """
     pandas = require("pandas", "xaijax[data]")
-    N, P = found.values.shape[:2]
-    outputs = found.output_names
+    N, P = result.values.shape[:2]
+    outputs = result.output_names
     K = 1 if outputs is None else len(outputs)
-    errors = found.std_errors
+    errors = result.std_errors
     if errors is None:
-        errors = np.full(found.values.shape, 0.0 if found.exact else np.nan)
-    columns: dict[str, Any] = {"instance": repeated_labels(found, P * K)}
+        errors = np.full(result.values.shape, 0.0 if result.exact else np.nan)
+    columns: dict[str, Any] = {"instance": repeated_labels(result, P * K)}
     for name, one in named_by.items():
         columns[name] = np.tile(np.repeat(np.asarray(one), K), N)
     if outputs is not None:
         columns["output"] = np.tile(np.array(outputs, dtype=object), N * P)
-    elif own := output_of_each(found.stats, N):
-        columns["output"] = np.repeat(np.array(own, dtype=object), P)
-    columns["value"] = found.values.reshape(-1)
+    elif each := output_of_each(result.stats, N):
+        columns["output"] = np.repeat(np.array(each, dtype=object), P)
+    columns["value"] = result.values.reshape(-1)
     columns["std_error"] = errors.reshape(-1)
-    base = found.base_values.reshape(N, 1, K)
+    base = result.base_values.reshape(N, 1, K)
     columns["base_value"] = np.broadcast_to(base, (N, P, K)).reshape(-1)
     if data is not None:
         columns["data"] = np.repeat(data.reshape(-1), K)

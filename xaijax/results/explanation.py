@@ -191,15 +191,15 @@ class Explanation(ResultOfRows):
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
         """The provenance entry that links these players, in their order, to columns of `data`."""
-        given = self.provenance.get("player_columns")
-        if given is None:
+        columns = self.provenance.get("player_columns")
+        if columns is None:
             if self.data is None or rows_of(self.data).is_frame:
                 return {}  # nothing to link, or a frame: its columns are found by name
-            found = player_columns(self.data, self.feature_names, None)
-            given = [() if j is None else (j,) for j in found]
-        check_columns(given, len(self.feature_names), self.data)
+            places = player_columns(self.data, self.feature_names, None)
+            columns = [() if j is None else (j,) for j in places]
+        check_columns(columns, len(self.feature_names), self.data)
         positions = np.arange(len(self.feature_names))[players]
-        return {"player_columns": tuple(tuple(given[j]) for j in positions)}
+        return {"player_columns": tuple(tuple(columns[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
         """Returns for each player its column of `data`.
@@ -213,10 +213,10 @@ class Explanation(ResultOfRows):
         Raises:
             InputError: provenance["player_columns"] does not fit the players or `data`.
         """
-        given = self.provenance.get("player_columns")
-        found = player_columns(self.data, self.feature_names, given)
+        columns = self.provenance.get("player_columns")
+        places = player_columns(self.data, self.feature_names, columns)
         rows = rows_of(self.data)
-        return [None if j is None else rows.column(j) for j in found]
+        return [None if j is None else rows.column(j) for j in places]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Returns half-widths of confidence intervals: each value plus or minus its half-width.

@@ -110,15 +110,15 @@ class Interactions(ResultOfRows):
 
     def __post_init__(self) -> None:
         values = values_of(self, "M")
-        given = () if self.feature_names is None else self.feature_names
-        given = checks.listed(given, "feature_names")
-        sets = set_keys.checked(self.sets, values.shape[1], len(given))
-        P = len(given) or 1 + max(place for S in sets for place in S)
+        names = () if self.feature_names is None else self.feature_names
+        names = checks.listed(names, "feature_names")
+        sets = set_keys.checked(self.sets, values.shape[1], len(names))
+        P = len(names) or 1 + max(place for S in sets for place in S)
         largest = max(map(len, sets))
         order = largest if self.order is None else checked_order(self.order, P)
         if order < largest:
             raise InputError(f"order: got {order}, but there is a set of {largest} players.")
-        frozen = shared_fields(self, values, given, P)
+        frozen = shared_fields(self, values, names, P)
         frozen |= {"sets": sets, "index": interaction_index(self.index).name, "order": order}
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
@@ -304,15 +304,15 @@ class Interactions(ResultOfRows):
             >>> xj.Interactions.from_shapiq(theirs)[:, ("player 0", "player 1")].values
             array([[1.]])
         """
-        given = list(found) if isinstance(found, list | tuple) else [found]
-        if not given:
+        results = list(found) if isinstance(found, list | tuple) else [found]
+        if not results:
             raise InputError("found: got none; pass at least one shapiq.InteractionValues.")
-        for one in given:
+        for one in results:
             if not (hasattr(one, "interaction_lookup") and hasattr(one, "baseline_value")):
                 raise InputTypeError(
                     f"found: got {type(one).__name__}; pass shapiq.InteractionValues."
                 )
-        facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in given}
+        facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in results}
         if len(facts) > 1:
             raise InputError(
                 f"found: differ in (index, n_players, min_order, max_order): {sorted(facts)}; pass "
@@ -326,13 +326,13 @@ class Interactions(ResultOfRows):
             known = ", ".join(map(repr, ours))
             raise InputError(f"found: index {name!r} has no counterpart here; known are {known}.")
         sets = [S for S in all_of(P, most) if len(S) >= least]
-        values = np.zeros((len(given), len(sets)))  # a set that shapiq does not list is 0 there
+        values = np.zeros((len(results), len(sets)))  # a set that shapiq does not list is 0 there
         place = {S: m for m, S in enumerate(sets)}
-        for n, one in enumerate(given):
+        for n, one in enumerate(results):
             for S, where in one.interaction_lookup.items():
                 if len(S) >= max(1, least):
                     values[n, place[tuple(sorted(S))]] = one.values[where]
-        estimated = np.array([bool(one.estimated) for one in given])
+        estimated = np.array([bool(one.estimated) for one in results])
         errors = np.where(estimated[:, None], np.nan, np.zeros(values.shape))
         names = [f"player {p}" for p in range(P)] if feature_names is None else list(feature_names)
         if isinstance(feature_names, str) or len(names) != P:
@@ -345,11 +345,11 @@ class Interactions(ResultOfRows):
             if shape != values.shape[:1] + (P,):
                 raise InputError(
                     f"data: got {shape[0]:,} rows of {shape[1]:,} columns; pass rows "
-                    f"[{len(given)}, {P}], a column for each player, or leave data= out."
+                    f"[{len(results)}, {P}], a column for each player, or leave data= out."
                 )
         return cls(
             values,
-            np.array([float(one.baseline_value) for one in given]),
+            np.array([float(one.baseline_value) for one in results]),
             tuple(sets),
             errors if estimated.any() else None,
             ours[name],
@@ -372,6 +372,6 @@ class Interactions(ResultOfRows):
         self._save(path, FORMAT, ("instance_index",))
 
 
-def value_name(found: Interactions) -> str:
+def value_name(result: Interactions) -> str:
     """Returns the name of one number."""
-    return interaction_index(found.index).value
+    return interaction_index(result.index).value

@@ -169,31 +169,31 @@ class Judgements(Mapping[str, Judgement]):
         return len(self.of)
 
     def __repr__(self) -> str:
-        found = {name: one.to_dict() for name, one in self.items()}
-        shown = [key for key in COLUMNS if any(one.get(key) is not None for one in found.values())]
+        cells = {name: one.to_dict() for name, one in self.items()}
+        shown = [key for key in COLUMNS if any(one.get(key) is not None for one in cells.values())]
         lines = [["", *(COLUMNS[key] for key in shown)]]
-        lines += [[name, *(_shown(key, one) for key in shown)] for name, one in found.items()]
+        lines += [[name, *(_shown(key, one) for key in shown)] for name, one in cells.items()]
         return "\n".join([_against(next(iter(self.values())).truth), *text_table(lines)])
 
     def to_dataframe(self) -> Any:
         """Returns a pandas DataFrame, one row per attribution; needs `pip install
         "xaijax[data]"`.
         """
-        found = [one.to_dict() for one in self.values()]
-        columns = {key: [one[key] for one in found] for key in found[0]}
+        rows = [one.to_dict() for one in self.values()]
+        columns = {key: [one[key] for one in rows] for key in rows[0]}
         return frame_of(columns, [list(self)], ["attribution"])
 
 
-def _shown(key: str, found: Mapping[str, Any]) -> str:
+def _shown(key: str, cells: Mapping[str, Any]) -> str:
     """One cell of the table."""
-    value = found.get(key)
+    value = cells.get(key)
     if value is None or value != value:
         return "-"
     if key == "model_rows":
         return f"{value:,}"
     if key in SHARES:
         return f"{100 * value:.3g} %"
-    error = found.get(f"{key}_std_error")
+    error = cells.get(f"{key}_std_error")
     return f"{value:.3g}" if error is None else f"{value:.3g} +- {error:.1g}"
 
 

@@ -147,8 +147,8 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
             first, known = seen.setdefault(key, (number, digest))
             if digest != known:
                 name = key.partition(" ")[0]
-                told = (ROWS if name == "rows" else MODEL).format(first=first)
-                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {told}")
+                text = (ROWS if name == "rows" else MODEL).format(first=first)
+                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {text}")
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
@@ -162,10 +162,10 @@ def _require_same_facts(number: int, facts: Mapping[str, Any], first: Mapping[st
     for name in dict.fromkeys([*first, *facts]):
         value, known = facts.get(name), first.get(name)
         if not equal(value, known):
-            told = f"provenance[{name!r}]" if name in QUESTION else name
-            told = "stats['outputs'] (given or None)" if name == "outputs" else told
+            fact = f"provenance[{name!r}]" if name in QUESTION else name
+            fact = "stats['outputs'] (given or None)" if name == "outputs" else fact
             raise InputError(
-                f"{told}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
+                f"{fact}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
                 "only explanations of the same question can be merged."
             )
 
@@ -177,10 +177,10 @@ def _short(value: Any) -> str:
 
 def _field(parts: Sequence[AnyPart], name: str, filled: Callable[[AnyPart], Any]) -> Any:
     """Joins a field that some parts lack, filled for these; None if all lack it."""
-    found = [getattr(part, name) for part in parts]
-    if all(one is None for one in found):
+    arrays = [getattr(part, name) for part in parts]
+    if all(one is None for one in arrays):
         return None
-    pairs = zip(found, parts, strict=True)
+    pairs = zip(arrays, parts, strict=True)
     return np.concatenate([filled(part) if one is None else one for one, part in pairs])
 
 
@@ -195,28 +195,28 @@ def _error(part: AnyPart) -> float:
 
 def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
     """The stats of each part, completed by the entries that another part has per instance."""
-    told = {name for part in parts for name in part.stats}
-    exact_rows = "exact_rows" in told or len({part.exact for part in parts}) > 1
-    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in told]
-    certain = "certain" in told and "top" not in told
-    found: list[Mapping[str, Any]] = []
+    known = {name for part in parts for name in part.stats}
+    exact_rows = "exact_rows" in known or len({part.exact for part in parts}) > 1
+    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in known]
+    certain = "certain" in known and "top" not in known
+    completed: list[Mapping[str, Any]] = []
     for part in parts:
         added: dict[str, Any] = {}
         drawn = not part.exact and part.std_errors is not None
         if exact_rows:
             added["exact_rows"] = np.full(len(part), part.exact)
-        if "dof" in told:
+        if "dof" in known:
             added["dof"] = np.full(len(part), np.inf)  # exact, or none known: normal quantiles
         if not drawn:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
-        if part.exact and "heavy_tail" in told:
+        if part.exact and "heavy_tail" in known:
             added["heavy_tail"] = np.zeros(len(part), bool)
             added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
             # Exact values meet any tolerance; those of a network have no known error.
             added["certain"] = np.full(len(part), part.exact)
-        found.append({**added, **part.stats})
-    return found
+        completed.append({**added, **part.stats})
+    return completed
 
 
 def _join(

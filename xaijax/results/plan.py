@@ -82,11 +82,11 @@ class Plan:
         """A line for each estimator, in order of occurrence."""
         lines = []
         for name in dict.fromkeys(self.estimator.tolist()):
-            own = self.model_rows[self.estimator == name]
-            low, high = int(own.min()), int(own.max())
+            model_rows = self.model_rows[self.estimator == name]
+            low, high = int(model_rows.min()), int(model_rows.max())
             each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            total = sum(own.tolist())  # Python integers, which do not overflow
-            lines.append((str(name), f"{len(own):,}", each, f"{total:,}"))
+            total = sum(model_rows.tolist())  # Python integers, which do not overflow
+            lines.append((str(name), f"{len(model_rows):,}", each, f"{total:,}"))
         return lines
 
     def _below(self) -> str:

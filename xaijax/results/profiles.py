@@ -15,20 +15,20 @@ from xaijax.tables.rows import rows_of
 
 
 def profiles_of(
-    explanation: Explanation | PrivateExplanation, given: Any
+    explanation: Explanation | PrivateExplanation, profile: Any
 ) -> list[list[str | None]]:
     """Returns for each person one text per player [P]; None if a player has no single value to
     show.
 
-    given: a frame or a list of mappings, one row per person; a player without a column there is
+    profile: a frame or a list of mappings, one row per person; a player without a column there is
         taken from the data.
     """
     N, names = len(explanation), explanation.feature_names
-    own = explanation.player_data()
-    texts = [[None if values is None else as_text(values[n]) for values in own] for n in range(N)]
-    if given is None:
+    data = explanation.player_data()
+    texts = [[None if values is None else as_text(values[n]) for values in data] for n in range(N)]
+    if profile is None:
         return texts
-    rows = _rows(given, N)
+    rows = _rows(profile, N)
     known = {name for row in rows for name in row}
     if not known & set(names):
         raise InputError(
@@ -41,20 +41,20 @@ def profiles_of(
     return texts
 
 
-def _rows(given: Any, N: int) -> list[dict[str, Any]]:
-    frame = rows_of(given)
+def _rows(profile: Any, N: int) -> list[dict[str, Any]]:
+    frame = rows_of(profile)
     if frame.is_frame:
         labels, columns = frame.labels, frame.columns()
         rows = [
-            dict(zip(labels, [one[n] for one in columns], strict=True)) for n in range(len(given))
+            dict(zip(labels, [one[n] for one in columns], strict=True)) for n in range(len(profile))
         ]
-    elif isinstance(given, Mapping):
-        rows = [given]
-    elif isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
-        rows = given
+    elif isinstance(profile, Mapping):
+        rows = [profile]
+    elif isinstance(profile, Sequence) and all(isinstance(row, Mapping) for row in profile):
+        rows = profile
     else:
         raise InputTypeError(
-            f"profile must be a frame or a list of dicts, a row each, got {type(given).__name__}."
+            f"profile must be a frame or a list of dicts, a row each, got {type(profile).__name__}."
         )
     if len(rows) != N:
         raise InputError(f"profile has {len(rows)} rows for {N} people.")

@@ -100,10 +100,10 @@ def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> in
 def _named(key: str, names: Sequence[str] | None, axis: str) -> int:
     if names is None:
         raise InputError(f"{axis} {key!r}: this explanation has no {axis} names; pass an integer.")
-    found = [i for i, name in enumerate(names) if name == key]
-    if not found:
-        some = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
-        raise InputError(f"{axis} {key!r} is unknown; the names are {some}.")
-    if len(found) > 1:
-        raise InputError(f"{axis} {key!r} stands for {len(found)} entries; pass an integer.")
-    return found[0]
+    places = [i for i, name in enumerate(names) if name == key]
+    if not places:
+        known = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+        raise InputError(f"{axis} {key!r} is unknown; the names are {known}.")
+    if len(places) > 1:
+        raise InputError(f"{axis} {key!r} stands for {len(places)} entries; pass an integer.")
+    return places[0]

@@ -68,7 +68,7 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
     }
 
 
-def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
+def checked_labels(index: Any, labels: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
     """(the index, the names) of N instances as they were given.
 
     If the names do not come from the index, they replace it.
@@ -80,11 +80,11 @@ def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...]
             )
         check_shape("instance_index", (len(index),), (N,))
         index = labels_of_rows(index)
-    own = None if index is None else texts_of(index)
-    if given is None:
-        return index, own
-    found = names("instance_names", given, N, unique=False)
-    return index if found == own else None, found
+    indexed = None if index is None else texts_of(index)
+    if labels is None:
+        return index, indexed
+    texts = names("instance_names", labels, N, unique=False)
+    return index if texts == indexed else None, texts
 
 
 def texts_of(index: Any) -> tuple[str, ...]:
@@ -189,8 +189,8 @@ class ResultOfRows:
 
     def _save(self, path: str | os.PathLike[str], format: str, later: Sequence[str] = ()) -> None:
         """Writes all fields; `later`, which older versions do not know, if they are set."""
-        kept = self._plain().items()
-        npz.write(path, {n: one for n, one in kept if n not in later or one is not None}, format)
+        state = self._plain().items()
+        npz.write(path, {n: one for n, one in state if n not in later or one is not None}, format)
 
     def _of_rows(self, rows: Selection, columns: Any) -> dict[str, Any]:
         """The fields of some instances, and of some players or sets."""
@@ -227,12 +227,12 @@ def select_output(
         if isinstance(array, np.ndarray) and array.shape[-1:] == (len(output_names),):
             if array.ndim > 1:
                 changes["stats"][name] = array[..., chosen]
-    kept = take(output_names, outputs)
-    if not kept:
+    selected = take(output_names, outputs)
+    if not selected:
         raise InputError(f"output key {key!r} selects no output.")
-    changes["output_names"] = kept if single is None else None
+    changes["output_names"] = selected if single is None else None
     if single is not None:
-        provenance["selected_output"] = kept[0]
+        provenance["selected_output"] = selected[0]
 
 
 class FrozenDict(dict[str, Any]):
@@ -300,14 +300,14 @@ def check_shape(name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> N
         raise InputError(f"{name}: got shape {got}; the values need {expected}.")
 
 
-def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
+def names(name: str, values: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
     """The names of one axis as texts; size None: the axis does not exist."""
-    if given is None:
+    if values is None:
         return None
-    given = listed(given, name)
+    values = listed(values, name)
     if size is None:
         raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
-    result = tuple(str(one) for one in given)
+    result = tuple(str(one) for one in values)
     if len(result) != size:
         raise InputError(f"{name}: got {len(result)} names; the values need {size}.")
     if unique and len(set(result)) < size:
@@ -316,13 +316,13 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
     return result
 
 
-def facts(name: str, given: Any) -> Mapping[str, Any]:
+def facts(name: str, values: Any) -> Mapping[str, Any]:
     """Checks and returns a mapping whose keys are texts."""
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         raise InputTypeError(
-            f"{name}: got {type(given).__name__} {given!r:.60}; pass a dict whose keys are texts."
+            f"{name}: got {type(values).__name__} {values!r:.60}; pass a dict whose keys are texts."
         )
-    return given
+    return values
 
 
 def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
@@ -372,24 +372,24 @@ def take_rows(data: Any, rows: Selection) -> Any:
 
 
 def player_columns(
-    data: Any, feature_names: Sequence[str], given: Sequence[Sequence[int]] | None
+    data: Any, feature_names: Sequence[str], known: Sequence[Sequence[int]] | None
 ) -> list[int | None]:
     """The column of `data` of each player [P]; None for a united player, or if none is known.
 
     Args:
         data: array [N, *F], frame, or None.
         feature_names: the players [P].
-        given: `provenance["player_columns"]`, the column positions of each player, if present; for
+        known: `provenance["player_columns"]`, the column positions of each player, if present; for
             instances of rank above 1 they count entries in C order.
 
     Raises:
-        InputError: `given` does not have an entry for each player, or names no columns of `data`.
+        InputError: `known` does not have an entry for each player, or names no columns of `data`.
     """
     if data is None:
         return [None] * len(feature_names)
-    if given is not None:
-        check_columns(given, len(feature_names), data)
-        return [int(columns[0]) if len(columns) == 1 else None for columns in given]
+    if known is not None:
+        check_columns(known, len(feature_names), data)
+        return [int(columns[0]) if len(columns) == 1 else None for columns in known]
     rows = rows_of(data)
     if rows.is_frame:
         labels = [str(label) for label in rows.labels]
@@ -401,7 +401,7 @@ def player_columns(
     return [None] * len(feature_names)
 
 
-def check_columns(given: Any, P: int, data: Any) -> None:
+def check_columns(columns: Any, P: int, data: Any) -> None:
     """Raises if `provenance["player_columns"]` does not fit P players, or `data` if known.
 
     Raises:
@@ -409,8 +409,8 @@ def check_columns(given: Any, P: int, data: Any) -> None:
     """
     width = np.inf if data is None else rows_of(data).width
     try:
-        fits = len(given) == P and all(
-            isinstance(c, int | np.integer) and 0 <= c < width for own in given for c in own
+        fits = len(columns) == P and all(
+            isinstance(c, int | np.integer) and 0 <= c < width for places in columns for c in places
         )
     except TypeError:
         fits = False

@@ -69,14 +69,14 @@ def how_sure(explained: Explanation) -> str:
 def _bounded(explained: Explanation, bounds: np.ndarray) -> str:
     """The text for values with a bound for each row."""
     exact = int((bounds == 0).sum())
-    found = bounds[np.isfinite(bounds) & (bounds > 0)]
-    told = "no bounds"
-    if found.size:
-        told = f"bounds of a row {np.median(found):.2g} (median) to {found.max():.2g}"
+    known = bounds[np.isfinite(bounds) & (bounds > 0)]
+    bound = "no bounds"
+    if known.size:
+        bound = f"bounds of a row {np.median(known):.2g} (median) to {known.max():.2g}"
     level = explained.provenance.get("confidence")
     held = f", held with {100 * level:g} %" if isinstance(level, float) else ""
-    some = f" ({exact:,} of {len(bounds):,} instances exact)" if exact else ""
-    return f"predicted{some}, {told}{held}"
+    note = f" ({exact:,} of {len(bounds):,} instances exact)" if exact else ""
+    return f"predicted{note}, {bound}{held}"
 
 
 def sure_of(explained: Explanation | Interactions) -> str:

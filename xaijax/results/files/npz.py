@@ -97,25 +97,25 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         InputError: no file can have this name.
         InputTypeError: it is not a path.
     """
-    given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(given, str):
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
         raise InputTypeError(
             f"{name}: got {type(path).__name__}; accepted are str, and os.PathLike of text."
         )
-    if "\0" in given:
-        raise InputError(f"{name}: {given!r} has a null character, which no file name has.")
+    if "\0" in text:
+        raise InputError(f"{name}: {text!r} has a null character, which no file name has.")
     try:
-        os.lstat(given)
+        os.lstat(text)
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{name}: {given[:60]!r} has {given[error.start]!r}, which no file name here can have."
+            f"{name}: {text[:60]!r} has {text[error.start]!r}, which no file name here can have."
         ) from None
     except OSError as error:  # nothing there, or not readable: opening it reports that
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
-                f"{name}: {given[:60]!r}... has {len(given):,} characters; give a shorter one."
+                f"{name}: {text[:60]!r}... has {len(text):,} characters; give a shorter one."
             ) from None
-    return Path(given)
+    return Path(text)
 
 
 def file_to_read(path: str | os.PathLike[str]) -> Path:
@@ -373,15 +373,15 @@ def _encode_time(value: Any, where: str) -> list[Any]:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return [word, value.isoformat(), 0, None]
     zone = value.tzinfo
-    told = getattr(zone, "key", None) if isinstance(zone, zoneinfo.ZoneInfo) else None
+    stored = getattr(zone, "key", None) if isinstance(zone, zoneinfo.ZoneInfo) else None
     if type(zone) is dt.timezone and repr(zone) == repr(_offset(_seconds(zone))):  # no own name
-        told = _seconds(zone)
-    if zone is not None and told is None:
+        stored = _seconds(zone)
+    if zone is not None and stored is None:
         raise InputError(
             f"{where}: the time zone {zone!r:.60} has no exact form in the file; "
             "use datetime.timezone or zoneinfo.ZoneInfo."
         )
-    return [word, value.replace(tzinfo=None).isoformat(), value.fold, told]
+    return [word, value.replace(tzinfo=None).isoformat(), value.fold, stored]
 
 
 def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> Any:
@@ -390,10 +390,10 @@ def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> A
         return kind(*map(int, text.split()))
     if kind is dt.date:
         return kind.fromisoformat(text)
-    own: Any = None
+    tzinfo: Any = None
     if zone is not None:
-        own = zoneinfo.ZoneInfo(zone) if isinstance(zone, str) else _offset(zone)
-    return kind.fromisoformat(text).replace(tzinfo=own, fold=fold)
+        tzinfo = zoneinfo.ZoneInfo(zone) if isinstance(zone, str) else _offset(zone)
+    return kind.fromisoformat(text).replace(tzinfo=tzinfo, fold=fold)
 
 
 def _seconds(zone: dt.timezone) -> float:

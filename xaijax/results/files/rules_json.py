@@ -41,11 +41,11 @@ def written(
     index: Any = None,
 ) -> str:
     """The JSON text of rules, each as in `Rule.as_dict`; index: that of the instances."""
-    told = {
+    facts = {
         k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
         for k, v in stats.items()
     }
-    content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": told}
+    content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": facts}
     content["provenance"] = json.loads(json.dumps(dict(provenance), default=str))
     content["rules"] = list(rules)
     if index is not None:
@@ -135,9 +135,9 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
         _need(isinstance(stats, dict), "stats", stats, "an object")
         _need(isinstance(provenance, dict), "provenance", provenance, "an object")
         _refuse_unwritable(provenance, "provenance")
-        told = {k: _fact(v, k) for k, v in stats.items()}
+        facts = {k: _fact(v, k) for k, v in stats.items()}
         index = _index(content["instances"], len(rules)) if "instances" in content else None
-        return tuple(names), rules, told, provenance, index
+        return tuple(names), rules, facts, provenance, index
     except InputError:
         raise
     except Exception as error:  # a text from anyone may raise anything
@@ -158,18 +158,18 @@ def _refuse_constant(name: str) -> None:
     raise Unfit(f"it holds {name}, which is no number of JSON")
 
 
-def _need(fits: bool, field: str, found: Any, needed: str) -> None:
+def _need(fits: bool, field: str, value: Any, needed: str) -> None:
     if not fits:
-        raise Unfit(f"{field} is {found!r:.60}, where {needed} is needed")
+        raise Unfit(f"{field} is {value!r:.60}, where {needed} is needed")
 
 
 def _same_fields(
-    found: Mapping[str, Any], fields: Sequence[str], optional: Sequence[str], where: str
+    stored: Mapping[str, Any], fields: Sequence[str], optional: Sequence[str], where: str
 ) -> None:
-    lost = [name for name in fields if name not in found and name not in optional]
+    lost = [name for name in fields if name not in stored and name not in optional]
     if lost:
         raise Unfit(f"{where} has no field {lost[0]!r}")
-    more = [name for name in found if name not in fields]
+    more = [name for name in stored if name not in fields]
     if more:
         raise Unfit(f"{where} has a field {more[0]!r:.60}, which is unknown")
 

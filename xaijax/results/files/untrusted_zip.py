@@ -123,11 +123,11 @@ def schema_of(meta: Any, newest: int, source: Path | str, what: str) -> None:
     Raises:
         InputError: it is not.
     """
-    found = meta["schema"]
-    if type(found) is not int or found < 1:
-        raise Unfit(f"its schema is {found!r:.60}")
-    if found > newest:
+    schema = meta["schema"]
+    if type(schema) is not int or schema < 1:
+        raise Unfit(f"its schema is {schema!r:.60}")
+    if schema > newest:
         raise InputError(
-            f"{what}: {source} has schema {found:,}, this xaijax reads up to {newest}; update "
+            f"{what}: {source} has schema {schema:,}, this xaijax reads up to {newest}; update "
             "xaijax."
         )
