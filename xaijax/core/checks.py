@@ -141,7 +141,8 @@ def as_array(
     if isinstance(X, np.ma.MaskedArray):
         if np.ma.is_masked(X):
             raise InputError(
-                f"{name} has {int(np.ma.count_masked(X))} masked entries. Say {name}.filled(value)."
+                f"{name} is a masked array with {int(np.ma.count_masked(X))} masked entries. "
+                f"Fill them first ({name}.filled(value))."
             )
         X = X.data
     X = from_torch(X)
@@ -213,7 +214,8 @@ def matrix(X: Any, name: str) -> np.ndarray:
     array = as_array(X, name, "Encode text and categories first (OrdinalEncoder or OneHotEncoder).")
     if array.ndim != 2:
         raise InputError(
-            f"{name} has shape {array.shape}; pass [rows, columns], as {name}[None] for one row."
+            f"{name} has shape {array.shape}, but [rows, columns] is needed. Say {name}[:, None] "
+            f"for a single column, {name}[None] for a single row."
         )
     return rows_of(array, name, None)
 

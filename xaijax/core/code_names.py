@@ -34,11 +34,6 @@ class Names:
     changed: frozenset[str]  # variables and attributes whose entries are assigned or added
     by_text: bool  # whether a variable may be looked up by its name as a text
 
-    @property
-    def looked_up(self) -> frozenset[str]:
-        """Texts by which a variable may be looked up."""
-        return self.texts if self.by_text else frozenset()
-
 
 @functools.lru_cache(4096)
 def names_of(code: CodeType) -> Names:

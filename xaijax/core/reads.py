@@ -288,7 +288,7 @@ class _Reader:
             self.read(_joined(path, name), one, names, deep + 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._read_variable(path, name, _content(cell), names, deep)
-        wanted = names.globals | names.looked_up
+        wanted = names.globals | _looked_up(names)
         for name in sorted(wanted):
             if name in function.__globals__:
                 self._read_variable(path, name, function.__globals__[name], names, deep)
@@ -317,7 +317,7 @@ class _Reader:
     def _read_module(self, path: str, module: types.ModuleType, names: Names, deep: int) -> None:
         self._add(path, ("module", module.__name__))
         if module.__name__.partition(".")[0] not in SETTLED:
-            wanted = names.attributes | names.looked_up
+            wanted = names.attributes | _looked_up(names)
             self._read_named(path, vars(module).get, wanted, names, deep, module)
 
     def _read_named(
@@ -379,7 +379,7 @@ class _Reader:
         if isinstance(value, JIT):
             self.read(path, getattr(value, "__wrapped__", None), names, deep + 1)
         # A library's own attributes are read where they are plain; its objects lead anywhere.
-        wanted = names.attributes | names.looked_up
+        wanted = names.attributes | _looked_up(names)
         simple = (*PLAIN, np.ndarray, np.generic, jax.Array, list, tuple, dict)
         if isinstance(value, types.SimpleNamespace) or module == "argparse":
             simple = (object,)
@@ -400,7 +400,7 @@ class _Reader:
 
     def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
         """Reads what the code, and the methods that it names, use of an object or a class."""
-        wanted = set(names.attributes | names.looked_up)
+        wanted = set(names.attributes | _looked_up(names))
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
             if not of_library(base.__module__):
@@ -417,7 +417,7 @@ class _Reader:
                 if name not in _MADE_IN:
                     assigned |= inside.assigned
                     changes |= inside.changed
-                more = set(inside.attributes | inside.looked_up) - looked
+                more = set(inside.attributes | _looked_up(inside)) - looked
                 waiting |= more
                 looked |= more
         sets = {"attributes": looked, "assigned": assigned, "changed": changes}
@@ -437,6 +437,11 @@ class _Reader:
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
             for one in entries[: max(0, self._left) + 1]:
                 self.read(path, one, names, deep + 1)
+
+
+def _looked_up(names: Names) -> frozenset[str]:
+    """Texts by which a variable may be looked up."""
+    return names.texts if names.by_text else frozenset()
 
 
 def _short(text: str) -> str:
