@@ -240,7 +240,8 @@ def rows_of(
         raise InputError(f"{name} has 0 columns (shape {array.shape}); at least 1 is needed.")
     if shape is not None and array.shape[1:] != shape:
         raise InputError(
-            f"{name} has rows of shape {array.shape[1:]}, {width_of or 'the model'} has {shape}."
+            f"{name} has rows of shape {array.shape[1:]}, but {width_of or 'the model'} has "
+            f"{shape}."
         )
     return array
 
