@@ -187,7 +187,8 @@ def check(explanation: Any, max_display: Any = 1, private: bool = False) -> None
     """
     if isinstance(explanation, PrivateExplanation) and not private:
         raise InputError(
-            "explanation: a private copy has neither base values nor data. Draw a bar or beeswarm."
+            "explanation: a private copy has neither base values nor data, which are needed "
+            "here. Draw it with xaijax.plots.bar, profile or beeswarm."
         )
     checks.passed(explanation, "explanation", Shown, "an xaijax Explanation")
     checks.whole_number(max_display, "max_display")
