@@ -40,11 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"xaijax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, SweepIncompleteError) else 1
     except SystemExit as ended:  # raised by a model or a file of the user's own, never by a command
-        print(
-            f"xaijax: error: code that the command ran called sys.exit({ended.code!r}). A model or "
-            "an explainer must return to its caller.",
-            file=sys.stderr,
-        )
+        told = f"code that the command ran called sys.exit({ended.code!r})"
+        print(f"xaijax: error: {told}. A model must return to its caller.", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
         notes = [one for one in getattr(stopped, "__notes__", ()) if one.startswith(STOPPED)]
@@ -105,16 +102,10 @@ def _parser() -> argparse.ArgumentParser:
     about = "train a small network on census data and explain 1,000 rows exactly"
     command = command_of(commands, "demo", about, "    xaijax demo --rows 200 --out demo/", _demo)
     option(command, "--out DIR", "folder to write (default: %(default)s)", default="xaijax-demo")
-    option(
-        command, "--rows N", "test rows to explain (default: %(default)s)", whole(1), default=1000
-    )
-    option(
-        command,
-        "--seed S",
-        "of the training and of the rows drawn (default: %(default)s)",
-        whole(0),
-        default=0,
-    )
+    about = "test rows to explain (default: %(default)s)"
+    option(command, "--rows N", about, whole(1), default=1000)
+    about = "of the training and of the rows drawn (default: %(default)s)"
+    option(command, "--seed S", about, whole(0), default=0)
     for add in (add_explain, add_anchors, add_aec, add_report):
         add(commands)
     add_command(commands)

@@ -244,7 +244,7 @@ def test_images_have_no_column_per_player():
         (np.zeros((2, 2), dtype=int), InputTypeError, "2 axes"),
         ((0, 0, 0), InputError, "3 keys"),
         ((0, []), InputError, "no player"),
-        ((..., 0, ...), InputError, "Ellipsis"),
+        ((..., 0, ...), InputError, "one key at most"),
         ((0, "z"), InputError, "player 'z'"),
     ],
 )

@@ -15,7 +15,6 @@ import pytest
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.methods.loading import load
 from xaijax.results.explanation import Explanation
-from xaijax.results.files import npz
 
 
 def make(**changes):
@@ -276,10 +275,10 @@ def test_a_failure_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
     make().save(path)
     old = path.read_bytes()
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError("disk full")
 
-    monkeypatch.setattr(npz, "_put_array", full)
+    monkeypatch.setattr(np.lib.format, "write_array", full)
     with pytest.raises(OSError, match="disk full"):
         make().save(path)
     assert path.read_bytes() == old and os.listdir(tmp_path) == ["e.npz"]

@@ -318,7 +318,7 @@ def test_interactions_say_their_output_too():
     assert found.to_dataframe()["output"].tolist() == ["no", "yes", "no"]
     long = found.to_dataframe(long=True)["output"].tolist()
     assert long == [word for word in ("no", "yes", "no") for _ in SETS]
-    assert "output: b" in repr(make(K=2)[:, :, "b"]) and "output" not in repr(make())
+    assert "output 'b'" in repr(make(K=2)[:, :, "b"]) and "output" not in repr(make())
 
 
 def test_intervals_are_those_of_students_t():

@@ -101,8 +101,7 @@ def _numbers(held: Any) -> np.ndarray:
         table = _standard(table)
     if not np.isfinite(table).all():
         raise InputError(
-            "rows: some numbers are not finite, and distances need finite ones. Say "
-            "method='random', or leave these rows out."
+            "rows: some numbers are not finite. Say method='random', or leave these rows out."
         )
     return table
 
@@ -141,11 +140,10 @@ def medoids(table: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.nda
     rows, place, counts = np.unique(table, axis=0, return_index=True, return_counts=True)
     if len(rows) < size:
         raise InputError(
-            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different. Say "
-            f"size={len(rows)} or less."
+            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different."
         )
-    found = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
-    group = np.asarray(found.labels_, np.int64)
+    clusters = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
+    group = np.asarray(clusters.labels_, np.int64)
     chosen = np.zeros(0, np.int64)
     for _ in range(ROUNDS):
         middle = _middles(rows, counts, group)
@@ -220,19 +218,18 @@ def background_spread(
     wanted = [checks.whole_number(one, "sizes") for one in sizes]
     if not wanted:
         raise InputError("sizes: none is given; name at least one.")
-    given = made_of(explainer)
-    pool = _pool(given, rows)
+    arguments = made_of(explainer)
+    pool = _pool(arguments, rows)
     if max(wanted) > len(rows_of(pool)):
         raise InputError(
-            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Say smaller sizes, "
-            "or give more rows to choose from by rows=."
+            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Give more by rows=."
         )
 
     def values(size: int, draw: int) -> np.ndarray:
         chosen = background(pool, size, method, seed + draw)
-        own = {"background": chosen.rows, "weights": chosen.weights}
-        found = Explainer(**(given | own))(X, progress=False)
-        return found.values.reshape(*found.values.shape[:2], -1)
+        changes = {"background": chosen.rows, "weights": chosen.weights}
+        result = Explainer(**(arguments | changes))(X, progress=False)
+        return result.values.reshape(*result.values.shape[:2], -1)
 
     spread, relative, by_player = [], [], []
     for size in wanted:
@@ -242,26 +239,19 @@ def background_spread(
         spread.append(np.sqrt(variance.sum(axis=1).mean()))
         relative.append(variance.sum() / power if power > 0 else np.nan)
         by_player.append(np.sqrt(variance.mean(axis=(0, 2))))
-    return BackgroundSpread(
-        np.array(wanted),
-        draws,
-        method,
-        np.array(spread),
-        np.array(relative),
-        np.array(by_player),
-        explainer.players.names,
-    )
+    moved, share, each = (np.array(one) for one in (spread, relative, by_player))
+    names = explainer.players.names
+    return BackgroundSpread(np.array(wanted), draws, method, moved, share, each, names)
 
 
-def _pool(given: dict[str, Any], rows: Any) -> Any:
+def _pool(arguments: dict[str, Any], rows: Any) -> Any:
     """Returns the rows to choose from. It raises InputError if the explainer has no rows of equal
     weight.
     """
     if rows is not None:
         return rows
-    if isinstance(given["background"], Baseline) or given.get("weights") is not None:
+    if isinstance(arguments["background"], Baseline) or arguments.get("weights") is not None:
         raise InputError(
-            "rows: the explainer's background is a Baseline or has weights. Give the rows to "
-            "choose from."
+            "rows: the explainer's background is a Baseline or has weights. Give rows to choose."
         )
-    return given["background"]
+    return arguments["background"]

@@ -12,19 +12,16 @@ import numpy as np
 
 from xaijax.certainty.simultaneous import intervals
 from xaijax.core import checks
-from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
 from xaijax.results.comparison import Comparison, ShiftPart, ShiftSplit
 from xaijax.results.explanation import Explanation
-from xaijax.results.same_question import (
-    refuse_other_numbers,
-    refuse_other_outputs,
-    shared_amount,
-)
+from xaijax.results.same_question import refuse_other_numbers, refuse_other_outputs, shared_amount
 from xaijax.results.top import half_widths_together
 from xaijax.tables.rows import rows_of
+
+GIVE = "Give the explainers that made a and b, in this order."
 
 
 def refuse_others(a: Any, b: Any) -> None:
@@ -35,16 +32,14 @@ def refuse_others(a: Any, b: Any) -> None:
             raise InputError(f"{name}: it has {len(one)} instances; a spread needs at least 2.")
         if one.present is not None:
             raise InputError(
-                f"{name}: its instances have players of their own, so that a mean over instances "
-                "says nothing about a player. Explain both by players that all instances share."
+                f"{name}: its instances have players of their own. Explain both by shared players."
             )
         if not np.isfinite(one.values).all():
             raise InputError(f"{name}: it has values that are not finite; leave such rows out.")
         if not one.exact and (one.std_errors is None or np.isnan(one.std_errors).any()):
             raise InputError(
-                f"{name}: it has no standard errors for some values of kind {one.kind!r}, so that "
-                "nobody knows what differs. Raise budget= of its Explainer, or give samples= to a "
-                "GradientExplainer; of amortised values compare the explainer's own."
+                f"{name}: it has no standard errors for some {one.kind!r} values. Raise budget= of "
+                "its Explainer, give samples= to a GradientExplainer, or compare exact values."
             )
     if a.feature_names != b.feature_names:
         raise InputError(
@@ -55,17 +50,17 @@ def refuse_others(a: Any, b: Any) -> None:
         raise InputError(f"a holds {a.kind!r} values and b {b.kind!r} ones; ask one index of both.")
 
 
-def paired(a: Explanation, b: Explanation, given: Any) -> bool:
+def _paired(a: Explanation, b: Explanation, said: Any) -> bool:
     """Whether instance i of a is instance i of b.
 
-    given: True, False, or None. None: determined by the instances' names if both have them (names
+    said: True, False, or None. None: determined by the instances' names if both have them (names
         from a frame's index count only with equal data), else by the data. It raises InputError if
-        neither decides, or if given=True and the instances cannot be paired.
+        neither decides, or if `said` is True and the instances cannot be paired.
     """
-    if given is not None:
-        if yes_or_no(given, "paired") and len(a) != len(b):
+    if said is not None:
+        if checks.yes_or_no(said, "paired") and len(a) != len(b):
             raise InputError(f"paired=True, but a has {len(a):,} instances and b {len(b):,}.")
-        return given
+        return said
     if len(a) != len(b):
         return False
     if a.instance_names is not None and b.instance_names is not None:
@@ -73,12 +68,11 @@ def paired(a: Explanation, b: Explanation, given: Any) -> bool:
             return False
         # Names that the user gave identify an instance, whatever changed. Two frames may have one
         # index by chance: their rows decide.
-        given = a.instance_index is None and b.instance_index is None
-        return given or a.data is None or b.data is None or same_data(a, b)
+        said = a.instance_index is None and b.instance_index is None
+        return said or a.data is None or b.data is None or same_data(a, b)
     if a.data is None or b.data is None:
         raise InputError(
-            "a and b have equally many instances, and one has no data that shows whether these are "
-            "the same. Say paired=True or paired=False."
+            "a and b have equally many instances, and one has no data. Say paired=True or False."
         )
     return same_data(a, b)
 
@@ -199,14 +193,14 @@ def compare(
     same = _paired(a, b, paired)
     refuse_other_outputs(a, b, ("a", "b"), same)
     errors = [shared_error(one, level) for one in (a, b)]
-    own, other = errors
-    known = (own + other) ** 2 if same_draws(a, b) else own**2 + other**2
+    mine, other = errors
+    known = (mine + other) ** 2 if same_draws(a, b) else mine**2 + other**2
     old, new = flat(a.values), flat(b.values)
     sides = [new - old] if same else [new, -old]
-    found, half = intervals(sides, known, level, exchanged=not same)
-    half = half + np.where((half > 0) | (found != 0), rounding(a) + rounding(b), 0.0)
+    shifts, half = intervals(sides, known, level, exchanged=not same)
+    half = half + np.where((half > 0) | (shifts != 0), rounding(a) + rounding(b), 0.0)
     shape = a.values.shape[1:]
-    shift, size_shift = (one.reshape(shape) for one in np.split(found, 2))
+    shift, size_shift = (one.reshape(shape) for one in np.split(shifts, 2))
     half, size_half = (one.reshape(shape) for one in np.split(half, 2))
     rows = row_shift = None
     if same:
@@ -233,9 +227,6 @@ def compare(
     )
 
 
-_paired = paired  # the argument of this name hides the function
-
-
 # The mean value of a player is m(explainer, rows). The change, m(eb, Xb) - m(ea, Xa), is split by
 # the Shapley value of a game of two players, data and model: each gets the mean of its effect alone
 # and its effect after the other,
@@ -252,7 +243,10 @@ def split_of(
     a: Explanation, b: Explanation, explainers: Any, same: bool, confidence: float
 ) -> ShiftSplit:
     """Returns both parts, with simultaneous intervals; same: whether the instances are the same."""
-    ea, eb = _two(explainers)
+    two = isinstance(explainers, tuple | list) and len(explainers) == 2
+    if not two or not all(map(callable, explainers)):
+        raise InputError("explainers: give two, (explainer of a, explainer of b).")
+    ea, eb = explainers
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))
     four = (a, *crossed, b)
@@ -263,28 +257,20 @@ def split_of(
         np.concatenate([new_by_a + new, new - new_by_a], axis=1) / 2,
     ]
     if same:  # instance i is in both samples, whether its data changed or not
-        found, half = intervals([rows[0] + rows[1]], both, confidence)
+        shifts, half = intervals([rows[0] + rows[1]], both, confidence)
     else:  # each part with half the error probability, so that both hold together (Bonferroni)
         by_data, by_model = zip(*(np.split(one, 2, axis=1) for one in rows), strict=True)
         level = (1 + confidence) / 2
         data = intervals(by_data, error**2, level, exchanged=True)
         model = intervals(by_model, error**2, level)
-        found, half = (np.concatenate(one) for one in zip(data, model, strict=True))
-    half = half + np.where((half > 0) | (found != 0), sum(rounding(one) for one in four) / 2, 0.0)
+        shifts, half = (np.concatenate(one) for one in zip(data, model, strict=True))
+    half = half + np.where((half > 0) | (shifts != 0), sum(rounding(one) for one in four) / 2, 0.0)
     shape = a.values.shape[1:]
     parts = [
         ShiftPart(*(one.reshape(shape) for one in (mean, mean - h, mean + h)))
-        for mean, h in zip(np.split(found, 4), np.split(half, 4), strict=True)
+        for mean, h in zip(np.split(shifts, 4), np.split(half, 4), strict=True)
     ]
     return ShiftSplit(*parts)
-
-
-def _two(explainers: Any) -> tuple[Any, Any]:
-    if not isinstance(explainers, tuple | list) or len(explainers) != 2:
-        raise InputError("explainers: give two, (explainer of a, explainer of b).")
-    if not all(callable(one) for one in explainers):
-        raise InputError("explainers: both must be explainers, called as explainer(X).")
-    return explainers[0], explainers[1]
 
 
 def _asked(
@@ -295,24 +281,21 @@ def _asked(
         raise InputError("explainers: an explanation without data has no rows to explain again.")
     if "outputs" in rows_of.stats or "outputs" in like.stats:
         raise InputError(
-            "explainers: each instance has an output of its own (outputs=), which another model "
-            "need not have. Explain one output of all instances: explanation[:, :, output]."
+            "explainers: each instance has its own output. Explain explanation[:, :, output]."
         )
-    found = explainer(rows_of.data)
+    result = explainer(rows_of.data)
     selected = like.provenance.get("selected_output")
-    if found.output_names is not None and selected is not None and like.output_names is None:
-        found = found[:, :, selected]
-    if found.feature_names != like.feature_names or found.values.ndim != like.values.ndim:
+    if result.output_names is not None and selected is not None and like.output_names is None:
+        result = result[:, :, selected]
+    if result.feature_names != like.feature_names or result.values.ndim != like.values.ndim:
         raise InputError(
-            "explainers: their results have other players or outputs than a and b. Give the "
-            "explainers that made a and b, in this order."
+            f"explainers: their results have other players or outputs than a and b. {GIVE}"
         )
-    refuse_other_numbers(found, like, ("the result of one of explainers", "its counterpart"))
-    if not {"rows", "model"}.isdisjoint(found.fingerprint.why_not(like.fingerprint)):
+    refuse_other_numbers(result, like, ("the result of one of explainers", "its counterpart"))
+    if not {"rows", "model"}.isdisjoint(result.fingerprint.why_not(like.fingerprint)):
         raise InputError(
-            "explainers: one has another model or background than its explanation a or b. "
-            "Give the explainers that made a and b, in this order."
+            f"explainers: one has another model or background than its explanation a or b. {GIVE}"
         )
-    if not found.exact and (found.std_errors is None or np.isnan(found.std_errors).any()):
+    if not result.exact and (result.std_errors is None or np.isnan(result.std_errors).any()):
         raise InputError("explainers: a sampled result has no standard errors; raise budget=.")
-    return found
+    return result

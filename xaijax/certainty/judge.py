@@ -14,7 +14,6 @@ from typing import Any, cast, overload
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import real_numbers
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Outputs, Rows
@@ -34,7 +33,7 @@ from xaijax.models.model import Model
 from xaijax.players.index import Index, named
 from xaijax.players.players import PerInstancePlayers, player_names
 from xaijax.results import same_question
-from xaijax.results.asked import output_question
+from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Curves, Judgement, Judgements
 from xaijax.tables.rows import rows_of
@@ -132,43 +131,43 @@ def judge(
     checks.yes_or_no(curves, "curves")
     named = attributions(values)
     refuse_other_amounts_of(named, explainer)
-    seeds = _seeds(seed, explainer.seed, seeds_of(named))
+    known = {_count_of(one, "seed") for one in named.values()}
+    seeds = _seeds(seed, explainer.seed, {one for one in known if one is not None})
     truth = truth_of(explainer, X, outputs, budget, seeds)
     shape, players = truth.values.shape, truth.explanation.feature_names
     refuse_other_outputs_of(named, truth.explanation)
     read = {name: as_values(name, one, players, shape) for name, one in named.items()}
-    found = Judgements(
+    judged = Judgements(
         {
             name: Judgement(
                 name=name,
-                model_rows=rows_spent(named[name]),
+                model_rows=_count_of(named[name], "model_rows"),
                 truth=truth.explanation,
-                curves=curves_of(explainer, X, own, outputs) if curves else None,
-                **measures(own, truth),
+                curves=curves_of(explainer, X, numbers, outputs) if curves else None,
+                **measures(numbers, truth),
             )
-            for name, own in read.items()
+            for name, numbers in read.items()
         }
     )
-    return found if isinstance(values, Mapping) else found["values"]
+    return judged if isinstance(values, Mapping) else judged["values"]
 
 
-def _seeds(given: int | None, own: int, used: set[int]) -> range:
+def _seeds(seed: int | None, start: int, used: set[int]) -> range:
     """Returns the truth's seeds: none that an attribution was drawn with, since errors would
     correlate.
 
-    It raises InputError if an attribution was drawn with one of the seeds from `given` on.
+    It raises InputError if an attribution was drawn with one of the seeds from `seed` on.
     """
-    if given is not None:
-        first = checks.whole_number(given, "seed", least=0)
+    if seed is not None:
+        first = checks.whole_number(seed, "seed", least=0)
         shared = used & set(range(first, first + RUNS))
         if shared:
             raise InputError(
-                f"seed={first}: the {RUNS} runs of a sampled truth would use seed {min(shared)}, "
-                "which an attribution was drawn with, so that their errors would correlate. Say "
-                "another seed."
+                f"seed={first}: a run of the truth would use seed {min(shared)}, as an attribution "
+                "did, and their errors would correlate. Say another seed."
             )
         return range(first, first + RUNS)
-    first = own + 1
+    first = start + 1
     while shared := used & set(range(first, first + RUNS)):
         first = max(shared) + 1
     return range(first, first + RUNS)
@@ -188,11 +187,12 @@ def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
     rows = squared.reshape(-1)
     known = size.reshape(-1) > 0
     relative = rows[known] / size.reshape(-1)[known]
+    n = len(relative)
     flips, large = _flips(values, truth)
     residual = np.abs(values.sum(axis=1) - truth.change)
     return {
-        "relative_error": float(relative.mean()) if len(relative) else np.nan,
-        "relative_std_error": _std_error(relative),
+        "relative_error": float(relative.mean()) if n else np.nan,
+        "relative_std_error": float(relative.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan,
         "pooled_error": float(rows.sum() / size.sum()) if size.sum() > 0 else np.nan,
         "p95": float(np.quantile(np.sqrt(np.maximum(rows, 0)), 0.95)),
         "top1": _overlap(values, true, 1),
@@ -201,11 +201,6 @@ def measures(values: np.ndarray, truth: Truth) -> dict[str, Any]:
         "efficiency": float(residual.mean()) if truth.efficient else np.nan,
         "row_errors": np.sqrt(np.maximum(squared, 0)),
     }
-
-
-def _std_error(parts: np.ndarray) -> float:
-    """Returns the standard error of the mean of independent parts; NaN for fewer than two."""
-    return float(parts.std(ddof=1) / np.sqrt(len(parts))) if len(parts) > 1 else np.nan
 
 
 def _overlap(values: np.ndarray, true: np.ndarray, k: int) -> float:
@@ -241,10 +236,10 @@ def curves_of(explainer: Explainer, X: Any, values: np.ndarray, outputs: Outputs
     held = rows_of(X).take(np.repeat(np.arange(N), K)) if K > 1 else X
     game = _game(explainer, held, _ranked(explainer, values), outputs)
     first = np.arange(P) < np.arange(P + 1)[:, None]  # [P + 1, P]: the first s are kept
-    asked = queries.values(game, np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
-    each = asked.reshape(N, K, 2 * P, K)
-    own = np.stack([each[:, k, :, k] for k in range(K)], axis=2)  # [N, 2 P, K]
-    insertion, rest = own[:, : P + 1], own[:, P + 1 :]
+    answers = queries.values(game, np.concatenate([first, ~first[1:-1]]))  # [N K, 2 P, K]
+    each = answers.reshape(N, K, 2 * P, K)
+    curves = np.stack([each[:, k, :, k] for k in range(K)], axis=2)  # [N, 2 P, K]
+    insertion, rest = curves[:, : P + 1], curves[:, P + 1 :]
     deletion = np.concatenate([insertion[:, -1:], rest, insertion[:, :1]], axis=1)
     return Curves(insertion, deletion, int(game.count.distinct))
 
@@ -265,27 +260,27 @@ def _ranked(explainer: Explainer, values: np.ndarray) -> np.ndarray:
 def _game(explainer: Explainer, X: Any, numbers: np.ndarray, outputs: Outputs) -> GameRun:
     """The game of the explainer for these rows, each with players of its own."""
     background, weights, *_, limits = explainer._given
-    asked = cast(Model, explainer.model)
-    donors = replacement_of(asked, background, weights, X)
-    own = PerInstancePlayers(numbers, player_names(explainer.players.count))
-    parts = with_own(asked, donors, own, explainer._of_each)
+    model = cast(Model, explainer.model)
+    donors = replacement_of(model, background, weights, X)
+    players = PerInstancePlayers(numbers, player_names(explainer.players.count))
+    parts = with_own(model, donors, players, explainer._of_each)
     score = None if outputs is None else target_column()
-    evaluator = Evaluator(asked, *parts, limits, score=score, offsets=outputs is None)
-    rows = evaluator.engine.replacement.table.read(X, "X", asked.allow_nan)
+    evaluator = Evaluator(model, *parts, limits, score=score, offsets=outputs is None)
+    rows = evaluator.engine.replacement.table.read(X, "X", model.allow_nan)
     chosen = None
     if outputs is not None:
-        names = getattr(asked, "output_names", None)
+        names = getattr(model, "output_names", None)
         chosen = read_outputs(outputs, len(rows_of(X)), explainer.model.classes, names)
     return GameRun(evaluator, rows, explainer.quantity, own=chosen)
 
 
-def attributions(given: Any) -> dict[str, Any]:
+def attributions(values: Any) -> dict[str, Any]:
     """Returns the attributions of a mapping by name; a single one is called "values"."""
-    if not isinstance(given, Mapping):
-        return {"values": given}
-    if not given:
+    if not isinstance(values, Mapping):
+        return {"values": values}
+    if not values:
         raise InputError("values: got an empty dict; name at least one attribution.")
-    return {str(name): one for name, one in given.items()}
+    return {str(name): one for name, one in values.items()}
 
 
 def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> None:
@@ -293,17 +288,15 @@ def refuse_other_amounts_of(named: Mapping[str, Any], explainer: Explainer) -> N
 
     It also raises for another order of outputs if the model names its outputs.
     """
-    own = same_question.amount_of(
-        output_question(explainer.model) | {"link": explainer.quantity.name}
-    )
+    facts = output_question(explainer.model) | {"link": explainer.quantity.name}
+    amount = same_question.amount_of(facts)
     functions = functions_of(explainer.quantity)
     known = explainer.model.output_names
     for name, one in named.items():
         if isinstance(one, Explanation):
             called = f"values: {name!r}", "the explainer"
-            same_question.refuse_other_amounts(
-                same_question.amount_of(one.provenance, one.kind), own, called
-            )
+            mine = same_question.amount_of(one.provenance, one.kind)
+            same_question.refuse_other_amounts(mine, amount, called)
             same_question.refuse_other_functions(one.stats, functions, called)
         if known is not None:
             _refuse_turned(name, one, known)
@@ -319,51 +312,45 @@ def refuse_other_outputs_of(named: Mapping[str, Any], truth: Explanation) -> Non
             same_question.refuse_other_outputs(one, truth, called, paired=True)
 
 
-def _refuse_turned(name: str, given: Any, known: Sequence[str]) -> None:
+def _refuse_turned(name: str, value: Any, known: Sequence[str]) -> None:
     """Raises InputError if an explanation, also of shap, has these outputs in another order."""
-    told = getattr(given, "output_names", None)
-    if not isinstance(told, list | tuple) or len(told) != len(known):
+    order = getattr(value, "output_names", None)
+    if not isinstance(order, list | tuple) or len(order) != len(known):
         return
-    told = list(map(str, told))
-    if told != list(known) and sorted(told) == sorted(known):
+    order = list(map(str, order))
+    if order != list(known) and sorted(order) == sorted(known):
         raise InputError(
-            f"values: {name!r} has the outputs {_few(tuple(told))}, and the explainer has "
-            f"{_few(tuple(known))}. Give them in the same order."
+            f"values: {name!r} has the outputs {_few(tuple(order))}; give them in the explainer's "
+            f"order, {_few(tuple(known))}."
         )
 
 
-def seeds_of(named: Mapping[str, Any]) -> set[int]:
-    """The seeds that the attributions were drawn with, as far as they record them."""
-    stats = [one.stats for one in named.values() if isinstance(one, Explanation)]
-    return {int(s["seed"]) for s in stats if isinstance(s.get("seed"), int | np.integer)}
-
-
-def rows_spent(one: Any) -> int | None:
-    """Number of model rows that an xaijax Explanation records; None: not known."""
-    spent = one.stats.get("model_rows") if isinstance(one, Explanation) else None
-    return int(spent) if isinstance(spent, int | np.integer) else None
+def _count_of(one: Any, name: str) -> int | None:
+    """A number in the stats of an xaijax Explanation; None: not known."""
+    count = one.stats.get(name) if isinstance(one, Explanation) else None
+    return int(count) if isinstance(count, int | np.integer) else None
 
 
 def as_values(
-    name: str, given: Any, players: tuple[str, ...], shape: tuple[int, ...]
+    name: str, value: Any, players: tuple[str, ...], shape: tuple[int, ...]
 ) -> np.ndarray:
     """Returns the numbers of one attribution, float64 [N, P, K].
 
-    given: an xaijax or shap Explanation, an array or a torch tensor; players: the names of the P
+    value: an xaijax or shap Explanation, an array or a torch tensor; players: the names of the P
         players; shape: (N, P, K) of the truth. Arrays shaped like the rows are read in C order if a
         row has P entries. It raises InputError for other shapes, other names or numbers that are
         not finite.
     """
-    own = _names(given)
-    if own is not None and own != players:
+    names = _names(value)
+    if names is not None and names != players:
         raise InputError(
-            f"values: {name!r} is of the players {_few(own)}, and the explainer has "
-            f"{_few(players)}. Explain by the same players, in the same order."
+            f"values: {name!r} is of the players {_few(names)}; explain by the explainer's, in the "
+            f"same order, {_few(players)}."
         )
-    held = getattr(given, "values", given)
-    held = held if not callable(held) else given
+    held = getattr(value, "values", value)
+    held = held if not callable(held) else value
     held = held.detach().cpu().numpy() if hasattr(held, "detach") else held
-    numbers = real_numbers(held, "values")
+    numbers = checks.real_numbers(held, "values")
     N, P, K = shape
     if K > 1 and numbers.shape == (N, P):
         raise InputError(
@@ -386,12 +373,12 @@ def as_values(
     return numbers.reshape(N, P, K)
 
 
-def _names(given: Any) -> tuple[str, ...] | None:
+def _names(value: Any) -> tuple[str, ...] | None:
     """Names of the players, or None if the attribution has none."""
-    found = getattr(given, "feature_names", None)
-    if found is None and hasattr(given, "columns") and hasattr(given, "dtypes"):
-        found = given.columns  # a frame of values
-    return None if found is None else tuple(map(str, found))
+    names = getattr(value, "feature_names", None)
+    if names is None and hasattr(value, "columns") and hasattr(value, "dtypes"):
+        names = value.columns  # a frame of values
+    return None if names is None else tuple(map(str, names))
 
 
 def _few(names: tuple[str, ...]) -> str:
@@ -430,42 +417,38 @@ def truth_of(
     before = game.evaluator.start()
     answer = _answer(explainer, game, choice, index, seeds)
     seconds = time.perf_counter() - started
-    found = explanation(explainer, ExplainerRun(X, rows, game, choice, answer, before, seconds))
-    own = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
-    found = replace(found, stats={**found.stats, **own})
-    errors = answer.std_errors
-    return Truth(
-        found,
-        answer.values,
-        np.zeros_like(answer.values) if errors is None else errors**2,
-        answer.full - answer.base,
-        index.efficient,
-    )
+    result = explanation(explainer, ExplainerRun(X, rows, game, choice, answer, before, seconds))
+    run_stats = {"seed": int(seeds[0]), "tolerance": None, "budget": choice.budget * RUNS}
+    result = replace(result, stats={**result.stats, **run_stats})
+    errors = np.zeros_like(answer.values) if answer.std_errors is None else answer.std_errors
+    return Truth(result, answer.values, errors**2, answer.full - answer.base, index.efficient)
 
 
 def _choice(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> EstimatorChoice:
     """Chooses exact values where "auto" would; `SAMPLER` takes the rest, with a run's share of the
     budget.
     """
-    found = choose(game, costs, "auto", index, budget)
-    if found.sampler is None:
-        return found
+    choice = choose(game, costs, "auto", index, budget)
+    if choice.sampler is None:
+        return choice
     least = METHODS[SAMPLER].smallest_budget(game.P, index)
-    asked = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
-    if asked < RUNS * least:
+    total = max(default_budget(game.P), 4 * RUNS * game.P) if budget is None else budget
+    if total < RUNS * least:
         raise InputError(
-            f"budget={asked:,} is less than {RUNS} runs of {least:,} coalitions, which a "
-            f"sampled truth and its variance need. Say budget={RUNS * least:,} or more."
+            f"budget={total:,} is less than {RUNS} runs of {least:,} coalitions, which a sampled "
+            f"truth needs. Say budget={RUNS * least:,} or more."
         )
-    return replace(found, sampler=SAMPLER, budget=asked // RUNS)
+    return replace(choice, sampler=SAMPLER, budget=total // RUNS)
 
 
 def _answer(
     explainer: Explainer, game: GameRun, choice: EstimatorChoice, index: Index, seeds: Sequence[int]
 ) -> InstanceValues:
     """Values of all instances: enumerated once, or sampled once with each seed."""
-    own, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
-    exact = InstanceValues.exact(explainer.exact.estimate(game, own)) if len(own) else None
+    listed, others = np.flatnonzero(choice.exact), np.flatnonzero(~choice.exact)
+    exact = None
+    if len(listed):
+        exact = InstanceValues.exact(explainer.exact.estimate(game, listed))
     if choice.sampler is None or not len(others):
         assert exact is not None
         return with_one_base(game, choice, exact)

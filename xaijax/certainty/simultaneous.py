@@ -44,11 +44,7 @@ TIES = 1 + 1e-9  # t of two rearrangements that are equal but for rounding
 
 
 def intervals(
-    samples: Sequence[np.ndarray],
-    known: np.ndarray,
-    confidence: float,
-    *,
-    exchanged: bool = False,
+    samples: Sequence[np.ndarray], known: np.ndarray, confidence: float, *, exchanged: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (sum of the samples' means [S], half-widths [S]) that hold together at this
     confidence.
@@ -62,20 +58,20 @@ def intervals(
     means = [one.mean(axis=0) for one in samples]
     parts = [one.var(axis=0, ddof=1) / len(one) for one in samples]
     variance = np.sum(parts, axis=0) + known
-    found = np.sum(means, axis=0)
+    shift = np.sum(means, axis=0)
     live = variance > 0
     half = np.zeros(len(variance))
-    if not live.any() and not found.any():
-        return found, half
+    if not live.any() and not shift.any():
+        return shift, half
     turned = _exchanges(samples) if exchanged else _flips(samples)
     rng = np.random.default_rng(1)
     largest = np.concatenate([_largest(*one, known, rng) for one in turned])
     chance = np.sort(largest)[ceil(confidence * len(largest) - 1e-9) - 1]
     if not np.isfinite(chance):  # too few rearrangements: no interval may be without 0
-        half[~live] = np.abs(found[~live])
+        half[~live] = np.abs(shift[~live])
         finite = largest[np.isfinite(largest)].max(initial=0.0)
-        own = (np.abs(found[live]) / np.sqrt(variance[live])).max(initial=0.0)
-        chance = max(finite, own)
+        most = (np.abs(shift[live]) / np.sqrt(variance[live])).max(initial=0.0)
+        chance = max(finite, most)
     if live.any():
         error = np.sqrt(variance[live])
         away = [
@@ -86,7 +82,7 @@ def intervals(
         dof = _least_dof([part[live] for part in parts], variance[live], samples)
         normal = _quantile(np.concatenate(away), spread, dof, confidence)
         half[live] = error * max(chance * TIES, normal)
-    return found, half
+    return shift, half
 
 
 Turned = tuple[list[np.ndarray], list[np.ndarray], list[int]]
@@ -103,12 +99,12 @@ def _flips(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
     listed = 2 ** (R - 1) if R - 1 < CHANCES.bit_length() else CHANCES
     step = max(1, STEP // (R + 4 * S))
     for first in range(0, listed, step):
-        here = np.arange(first, min(first + step, listed))
+        places = np.arange(first, min(first + step, listed))
         if listed < CHANCES:
-            minus = (here[:, None] >> np.arange(R)) & 1
+            minus = (places[:, None] >> np.arange(R)) & 1
         else:
-            minus = rng.integers(0, 2, (len(here), R), dtype=np.int8)
-            minus[here == 0] = 0
+            minus = rng.integers(0, 2, (len(places), R), dtype=np.int8)
+            minus[places == 0] = 0
         signs = np.split(1.0 - 2 * minus, np.cumsum([len(one) for one in blocks])[:-1], axis=1)
         yield [sign @ one for sign, one in zip(signs, blocks, strict=True)], squares, count
 
@@ -144,15 +140,17 @@ def _exchanges(samples: Sequence[np.ndarray]) -> Iterator[Turned]:
     few = 8 * U < R
     step = max(1, STEP // ((U * wide if few else R) + 2 * wide))
     for first in range(0, len(chosen), step):
-        here = chosen[first : first + step]
+        rows = chosen[first : first + step]
         if few:
-            own = blocks[here].sum(axis=1)
+            mine = blocks[rows].sum(axis=1)
         else:
-            taken = np.zeros((len(here), R))
-            np.put_along_axis(taken, here, 1.0, axis=1)
-            own = taken @ blocks
-        own += left
-        sums, squares = zip(*(np.split(one, 2, axis=1) for one in (own, total - own)), strict=True)
+            taken = np.zeros((len(rows), R))
+            np.put_along_axis(taken, rows, 1.0, axis=1)
+            mine = taken @ blocks
+        mine += left
+        sums, squares = zip(
+            *(np.split(one, 2, axis=1) for one in (mine, total - mine)), strict=True
+        )
         yield [sums[0], -sums[1]], list(squares), [n, m]
 
 
@@ -215,7 +213,7 @@ def _quantile(away: np.ndarray, spread: np.ndarray, dof: float, confidence: floa
         if spread.any():
             t += rng.standard_normal((D, S)) * spread
         largest.append(np.abs(t).max(axis=1))
-    found = np.concatenate(largest)
+    statistics = np.concatenate(largest)
     if np.isfinite(dof):
-        found = found / np.sqrt(rng.chisquare(dof, DRAWS) / dof)
-    return float(np.quantile(found, confidence, method="higher"))
+        statistics = statistics / np.sqrt(rng.chisquare(dof, DRAWS) / dof)
+    return float(np.quantile(statistics, confidence, method="higher"))

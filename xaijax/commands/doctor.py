@@ -40,14 +40,13 @@ def add_doctor(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints what is found; raises XaiError if the known explanation comes out wrong."""
-    for head, told in _lines():
-        print(f"{head:12} {told}")
+    for head, text in _lines():
+        print(f"{head:12} {text}")
     try:
         devices = [f"{one.device_kind} ({one.platform})" for one in jax.local_devices()]
     except Exception as error:  # back ends raise errors of any type
         raise XaiError(
-            f"JAX has no device: {type(error).__name__}: {error}. Say JAX_PLATFORMS=cpu, or fix "
-            "what the platform needs."
+            f"JAX has no device: {type(error).__name__}: {error}. Try JAX_PLATFORMS=cpu."
         ) from error
     print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
     print(f"{'Check':12} {_checked()}")
@@ -58,30 +57,26 @@ def _lines() -> Iterator[tuple[str, str]]:
     yield "Core", ", ".join(f"{name} {_version(name)}" for name in CORE)
     for extra, names in _extras().items():
         versions = {name: _version(name) for name in names}
-        absent = [name for name, found in versions.items() if found is None]
-        has = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
+        absent = [name for name, version in versions.items() if version is None]
+        has = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         lacks = f"not installed: {', '.join(absent)}" if absent else ""
         yield f"[{extra}]", "; ".join(filter(None, (has, lacks)))
     cache = jax.config.values.get("jax_compilation_cache_dir")
-    yield (
-        "Cache",
-        "a folder is set"
-        if cache
-        else "none; xaijax.enable_compilation_cache(folder) keeps compiled programs",
-    )
-    given = [name for name in VARIABLES if name in os.environ]
-    said = [f"{one} is set" if one in FOLDERS else f"{one}={os.environ[one]}" for one in given]
+    none = "none; xaijax.enable_compilation_cache(folder) keeps compiled programs"
+    yield "Cache", "a folder is set" if cache else none
+    names_set = [name for name in VARIABLES if name in os.environ]
+    said = [f"{one} is set" if one in FOLDERS else f"{one}={os.environ[one]}" for one in names_set]
     yield "Variables", ", ".join(said) or "none that matter"
 
 
 def _extras() -> dict[str, list[str]]:
     """{extra: the libraries that it installs}."""
-    found: dict[str, list[str]] = {}
+    libraries: dict[str, list[str]] = {}
     for line in importlib.metadata.requires("xaijax") or ():
-        told = OF_EXTRA.match(line)
-        if told and told[2] not in UNTOLD and told[1] != "xaijax":
-            found.setdefault(told[2], []).append(told[1])
-    return found
+        match = OF_EXTRA.match(line)
+        if match and match[2] not in UNTOLD and match[1] != "xaijax":
+            libraries.setdefault(match[2], []).append(match[1])
+    return libraries
 
 
 def _version(name: str) -> str | None:
@@ -94,10 +89,10 @@ def _version(name: str) -> str | None:
 def _checked() -> str:
     """Checks x0 x1 + 2 x2 at (1, 2, 3) against zeros: values 1, 1 and 6, the product is shared."""
     model = as_model(lambda X: X[:, 0] * X[:, 1] + 2 * X[:, 2])
-    found = Explainer(model, np.zeros((1, 3)))(np.array([[1.0, 2.0, 3.0]]), progress=False)
-    if not np.allclose(found.values, [[1.0, 1.0, 6.0]], rtol=0, atol=1e-5):
+    result = Explainer(model, np.zeros((1, 3)))(np.array([[1.0, 2.0, 3.0]]), progress=False)
+    if not np.allclose(result.values, [[1.0, 1.0, 6.0]], rtol=0, atol=1e-5):
         raise XaiError(
-            f"the Shapley values of a known function came out as {found.values[0].tolist()}, not "
-            "as [1, 1, 6]. Do not trust this installation; please report it with the lines above."
+            f"the Shapley values of a known function are {result.values[0].tolist()}, not "
+            "[1, 1, 6]. Do not trust this installation; please report it with the lines above."
         )
     return "the Shapley values of a known function are right"

@@ -30,6 +30,7 @@ from xaijax.methods.aec.aec import AEC
 from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.explainer.explainer import ESTIMATORS, Explainer
 from xaijax.methods.loading import load
+from xaijax.reports.page import png
 from xaijax.reports.report import report
 from xaijax.reports.rules import rules_report
 from xaijax.results.explanation import Explanation
@@ -38,6 +39,7 @@ from xaijax.results.rules import Rules
 from xaijax.sweeps.run import open_run
 
 BOTH = "xaijax[data,plots]"  # tables, and the page
+KINDS, DATA = ".csv, .parquet or .npy", "(default: --data)"
 ABOUT = "explain a model's answers to the rows of a file: values, pictures and a page in a folder"
 EXAMPLE = """\
     xaijax explain --model model.joblib --data loans.csv --drop repaid --output yes --out run/
@@ -48,22 +50,12 @@ def add_explain(commands: Any) -> None:
     """Adds the command to `xaijax`."""
     command = command_of(commands, "explain", ABOUT, EXAMPLE, run)
     add_model(command)
-    option(
-        command,
-        "--background FILE",
-        "rows that stand for what is not known: .csv, .parquet or .npy (default: --data)",
-    )
-    option(
-        command,
-        "--background-rows B",
-        "drawn from these by the seed (default: 100, or all of fewer)",
-        whole(1),
-        default=100,
-    )
+    option(command, "--background FILE", f"rows that replace absent players: {KINDS} {DATA}")
+    about = "drawn from these by the seed (default: 100, or all of fewer)"
+    option(command, "--background-rows B", about, whole(1), default=100)
     option(command, "--out DIR", "the folder to write", required=True)
-    option(
-        command, "--players JSON", 'columns as one player: {"person": ["job", "age"]}', from_json
-    )
+    about = 'columns as one player: {"person": ["job", "age"]}'
+    option(command, "--players JSON", about, from_json)
     option(command, "--index", "shapley or banzhaf", default="shapley")
     option(command, "--estimator", None, default="auto", choices=ESTIMATORS)
     option(command, "--budget C", "coalitions of a sampled row", whole(1))
@@ -82,21 +74,14 @@ def run(arguments: argparse.Namespace) -> None:
     model, X = model_and_rows(arguments)
     source = arguments.background or arguments.data
     rows = rows_beside(source, "--background", arguments.drop)
-    explainer = Explainer(
-        model,
-        drawn(rows, arguments.background_rows, arguments.seed),
-        arguments.players,
-        arguments.index,
-        arguments.estimator,
-        arguments.budget,
-        seed=arguments.seed,
-        tolerance=arguments.tolerance,
-    )
+    names = ("players", "index", "estimator", "budget", "seed", "tolerance")
+    options = {name: getattr(arguments, name) for name in names}
+    background = drawn(rows, arguments.background_rows, arguments.seed)
+    explainer = Explainer(model, background, **options)
     if "base_value" in explainer.players.names:  # before the work, not after it
         raise InputError(
-            "a column is called 'base_value', like the column of base values in values.csv. Name "
-            'its player, --players \'{"another name": ["base_value"]}\', or leave it out by --drop '
-            "if the model does not read it."
+            "a column is called 'base_value', like one of values.csv. Name its player, --players "
+            '\'{"another name": ["base_value"]}\', or leave it out by --drop.'
         )
     folder = folder_of(arguments.out)
     explanation = of_users(lambda: explainer(X, top=arguments.top), f"--model: {arguments.model}")
@@ -122,12 +107,8 @@ def _drawn(explanation: Explanation, folder: Path, arguments: argparse.Namespace
 
 def picture(path: Path, draw: Callable[..., Any], explanation: Explanation, **options: Any) -> Path:
     """Draws into a file, and returns its path."""
-    # A separate figure: pyplot would need a display, and would keep the figure.
-    figure = require("matplotlib.figure", "xaijax[plots]").Figure(
-        figsize=(8, 5.2), layout="constrained"
-    )
-    draw(explanation, figure.add_subplot(), **options)
-    return write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=160))
+    content = png((8, 5.2), partial(draw, explanation, **options))
+    return write_atomically(path, lambda file: file.write(content))
 
 
 ABOUT_ANCHORS = "find for each row of a file the rule under which the prediction stays the same"
@@ -140,11 +121,7 @@ def add_anchors(commands: Any) -> None:
     """Adds the command to `xaijax`."""
     command = command_of(commands, "anchors", ABOUT_ANCHORS, EXAMPLE_ANCHORS, _anchors)
     add_model(command)
-    option(
-        command,
-        "--space FILE",
-        "rows that draws and bins come from: .csv, .parquet or .npy (default: --data)",
-    )
+    option(command, "--space FILE", f"rows that draws and bins come from: {KINDS} {DATA}")
     option(command, "--threshold", "precision (default: 0.95)", float, default=0.95)
     option(command, "--max-size K", "most columns in a rule", whole(0))
     option(command, "--widen", "make rules wider while they hold", action="store_true")
@@ -158,8 +135,8 @@ def _anchors(arguments: argparse.Namespace) -> None:
     model, X = model_and_rows(arguments)
     every = rows_beside(arguments.space or arguments.data, "--space", arguments.drop)
     anchors = AnchorExplainer(model, every, target=arguments.target, seed=arguments.seed)
-    given = {"max_size": arguments.max_size, "widen": arguments.widen}
-    search = partial(anchors.explain, X, arguments.threshold, **given)
+    options = {"max_size": arguments.max_size, "widen": arguments.widen}
+    search = partial(anchors.explain, X, arguments.threshold, **options)
     rules = of_users(search, f"--model: {arguments.model}")
     for rule in list(rules)[:SHOWN]:
         print(rule)
@@ -180,9 +157,8 @@ def add_aec(commands: Any) -> None:
     option(command, "--data FILE", ".csv or .parquet", required=True)
     option(command, "--target COLUMN", "what is predicted", required=True)
     option(command, "--drop COLUMN", "may be said again", action="append")
-    option(
-        command, "--task", None, default="auto", choices=("auto", "regression", "classification")
-    )
+    tasks = ("auto", "regression", "classification")
+    option(command, "--task", None, default="auto", choices=tasks)
     option(command, "--standardize", "effects without units", action="store_true")
     option(command, "--bootstrap R", "resamplings, for errors", whole(2))
     option(command, "--seed S", "(default: 0)", whole(0), default=0)
@@ -197,19 +173,15 @@ def _aec(arguments: argparse.Namespace) -> None:
         has = list(getattr(table, "columns", ())) or "no names of columns"
         raise InputError(f"--target: {arguments.data} has no {arguments.target!r}, but {has}.")
     y = table.pop(arguments.target)
-    aec = AEC(
-        arguments.task,
-        arguments.standardize,
-        bootstrap=arguments.bootstrap,
-        seed=arguments.seed,
-    )
+    options = {"bootstrap": arguments.bootstrap, "seed": arguments.seed}
+    aec = AEC(arguments.task, arguments.standardize, **options)
     folder = folder_of(arguments.out)
-    found = aec.fit(table, y).explanation_
-    print(found)
+    result = aec.fit(table, y).explanation_
+    print(result)
     file, values = folder / "explanation.npz", folder / "effects.csv"
     remove_run(folder)
-    found.save(file)
-    write_table(found.to_dataframe(), values)
+    result.save(file)
+    write_table(result.to_dataframe(), values)
     print(f"\nWritten\n{file}\n{values}")
 
 
@@ -231,11 +203,11 @@ def _report(arguments: argparse.Namespace) -> None:
     """Writes the page, and prints its path."""
     new_file(arguments.out)
     saved = Path(arguments.saved)
-    told = {"model": arguments.model, "instances": arguments.instances}
+    options = {"model": arguments.model, "instances": arguments.instances}
     if saved.suffix == ".json":
-        print(rules_report(Rules.load(saved), arguments.out, **told))
+        print(rules_report(Rules.load(saved), arguments.out, **options))
         return
-    found = open_run(saved).explanation() if saved.is_dir() else load(saved)
-    if not isinstance(found, Explanation):
-        raise InputError(f"SAVED: {saved} holds {type(found).__name__}, which has no page.")
-    print(report(found, arguments.out, **told))
+    result = open_run(saved).explanation() if saved.is_dir() else load(saved)
+    if not isinstance(result, Explanation):
+        raise InputError(f"SAVED: {saved} holds {type(result).__name__}, which has no page.")
+    print(report(result, arguments.out, **options))

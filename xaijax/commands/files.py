@@ -41,8 +41,7 @@ def named(name: str, option: str) -> Any:
     try:
         return operator.attrgetter(member)(module)
     except AttributeError:
-        told = f"{place} has no {member!r}"
-        raise InputError(f"{option}: {name!r} is not there: {told}.") from None
+        raise InputError(f"{option}: {name!r} is not there: {place} has no {member!r}.") from None
 
 
 def _run(place: str, option: str) -> Any:
@@ -64,8 +63,8 @@ def _run(place: str, option: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or place):
             raise InputError(f"{option}: module {place!r} is not there.") from error
         # otherwise the user's own module raised it
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{option}: {place} raised {told} when it was opened.") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{option}: {place} raised {reason} when it was opened.") from error
 
 
 def model_of(name: str, output: str | None = None) -> Model:
@@ -84,22 +83,22 @@ def model_of(name: str, output: str | None = None) -> Model:
             f"xaijax: {name} is opened by joblib, which runs whatever code the file contains.",
             file=sys.stderr,
         )
-        found = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
+        loaded = _read(lambda: require("joblib", "joblib").load(path), path, "--model")
     else:
-        found = named(name, "--model")
+        loaded = named(name, "--model")
     if output is not None:
-        options["output"] = _output(output, getattr(found, "classes_", ()))
-    if isinstance(found, Model):
+        options["output"] = _output(output, getattr(loaded, "classes_", ()))
+    if isinstance(loaded, Model):
         if options:
             raise InputError(f"--output: {name} is a Model already; say it where that is made.")
-        return found
-    return as_model(found, **options)
+        return loaded
+    return as_model(loaded, **options)
 
 
 def _output(text: str, classes: Any) -> Any:
     """The class with this text; else a position if it is a whole number."""
-    found = [one for one in classes if str(one) == text]
-    return found[0] if found else int(text) if text.lstrip("-").isdigit() else text
+    matches = [one for one in classes if str(one) == text]
+    return matches[0] if matches else int(text) if text.lstrip("-").isdigit() else text
 
 
 def rows_of_file(path: str, option: str, dropped: list[str] | None = None) -> Any:
@@ -137,13 +136,9 @@ def rows_beside(path: str, option: str, dropped: list[str] | None) -> Any:
 def _read(read: Callable[[], Any], path: str, option: str) -> Any:
     try:
         return read()
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # libraries raise errors of any type
-        raise InputError(
-            f"{option}: {path} cannot be read: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:  # libraries raise errors of any type
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{option}: {path} cannot be read: {reason}") from error
 
 
 def require_tables(install: str = "xaijax[data]") -> Any:
@@ -163,15 +158,15 @@ def write_table(frame: Any, path: Path) -> Path:
     for axis in ("index", "columns"):
         labels = getattr(frame, axis)
         if labels.nlevels > 1:
-            told: Any = [tuple(map(_as_text, one)) for one in labels]
-            told = type(labels).from_tuples(told, names=list(map(_as_text, labels.names)))
+            texts: Any = [tuple(map(_as_text, one)) for one in labels]
+            texts = type(labels).from_tuples(texts, names=list(map(_as_text, labels.names)))
         elif labels.dtype.kind in "biufcmM":
-            told = labels.rename(_as_text(labels.name))
+            texts = labels.rename(_as_text(labels.name))
         else:
-            told = require_tables().Index(
+            texts = require_tables().Index(
                 [_as_text(one) for one in labels], dtype=object, name=_as_text(labels.name)
             )
-        setattr(shown, axis, told)
+        setattr(shown, axis, texts)
     text = shown.to_csv(lineterminator="\n")
     return write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
 
@@ -191,18 +186,23 @@ def remove_run(folder: Path) -> None:
 def new_file(path: str) -> Path:
     """The file that --out names; raises InputError before the work if it cannot be written."""
     target = file_to_write(path, "--out")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"--out: the folder {target.parent} cannot be written to.")
+    _writable(target.parent, "--out")
     return target
 
 
-def folder_of(path: str) -> Path:
-    """The folder, created if needed; raises InputError if it cannot be created."""
+def folder_of(path: str | os.PathLike[str], option: str = "--out") -> Path:
+    """The folder, created if needed; raises InputError if it cannot be created or written to."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out: cannot make the folder {path}: {error.strerror}.") from error
+        raise InputError(f"{option}: cannot make the folder {path}: {error.strerror}.") from error
+    return _writable(folder, option)
+
+
+def _writable(folder: Path, option: str) -> Path:
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{option}: the folder {folder} cannot be written to.")
     return folder
 
 
@@ -214,33 +214,20 @@ def _there(path: str, option: str) -> str:
 
 def add_model(command: argparse.ArgumentParser) -> None:
     """Adds --model, --output and --data, which every command with a model has."""
-    option(
-        command,
-        "--model MODEL",
-        "module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file",
-        required=True,
-    )
+    about = "module:name, file.py:name, a .joblib file (whose code is run) or a .onnx file"
+    option(command, "--model MODEL", about, required=True)
     option(command, "--output NAME", "one output: a class, or where there are none a place")
     option(command, "--data FILE", "rows to explain: .csv, .parquet or .npy", required=True)
     option(command, "--rows N", "only the first N of them", whole(1))
-    option(
-        command,
-        "--drop COLUMN",
-        "a column of the files that the model does not take; may be said again",
-        action="append",
-    )
+    about = "a column of the files that the model does not take; may be said again"
+    option(command, "--drop COLUMN", about, action="append")
     option(command, "--seed S", "(default: 0)", whole(0), default=0)
 
 
 def add_instances(command: argparse.ArgumentParser) -> None:
     """Adds --instances, for commands that write a page."""
-    option(
-        command,
-        "--instances N",
-        "that stand on the page one at a time, with names and values (default: 200; 0: none)",
-        whole(0),
-        default=200,
-    )
+    about = "shown on the page one at a time, with names and values (default: 200; 0: none)"
+    option(command, "--instances N", about, whole(0), default=200)
 
 
 def model_and_rows(arguments: argparse.Namespace) -> tuple[Model, Any]:
@@ -258,10 +245,9 @@ def _refuse_others(model: Model, rows: Any, path: str) -> None:
     known = model.feature_names
     others = [str(one) for one in getattr(rows, "columns", ()) if known and str(one) not in known]
     if others:
-        raise InputError(
-            f"--data: {path} has columns that the model does not take: {', '.join(others[:5])}"
-            f"{', ...' if len(others) > 5 else ''}. Leave each out by --drop NAME."
-        )
+        names = ", ".join([*others[:5], *["..."] * (len(others) > 5)])
+        reason = f"{path} has columns that the model does not take: {names}"
+        raise InputError(f"--data: {reason}. Leave each out by --drop NAME.")
 
 
 def drawn(rows: Any, count: int, seed: int) -> Any:
@@ -278,5 +264,5 @@ def of_users(ask: Callable[[], Any], name: str, remedy: str = "") -> Any:
     except (XaiError, ImportError, OSError):
         raise
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise XaiError(f"{name} raised {told}{remedy}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise XaiError(f"{name} raised {reason}{remedy}") from error

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from xaijax.commands.files import named, of_users
-from xaijax.core.command_line import above_zero, option, whole
+from xaijax.core.command_line import above_zero, command_of, option, whole
 from xaijax.core.errors import InputError, InputTypeError, SweepIncompleteError, XaiError
 from xaijax.sweeps.engines.choose import shard, slurm
 from xaijax.sweeps.run import open_run
@@ -17,24 +17,18 @@ from xaijax.sweeps.sweep import FORMATS, sweep
 from xaijax.sweeps.task import raised_in_part
 
 ABOUT = "explain many rows part by part into a directory; the same command resumes"
-MORE = """
-EXPLAINER is module:name or file.py:name, an explainer or a function that returns one:
+EXAMPLE = """\
     xaijax sweep jobs.py:explainer rows.parquet out/ --processes 4
+
+EXPLAINER is module:name or file.py:name, an explainer or a function that returns one.
 In a job of a SLURM array each task answers its share of the parts, as with --shard.
 Exit status: 0 its own parts are done, 1 an argument that is wrong, 2 some of them are missing, or
-the command line cannot be read, 130 interrupted by Ctrl-C.
-"""
+the command line cannot be read, 130 interrupted by Ctrl-C."""
 
 
 def add_command(commands: Any) -> None:
     """Adds the command to `xaijax`."""
-    command = commands.add_parser(
-        "sweep",
-        help=ABOUT,
-        description=f"{ABOUT.capitalize()}.",
-        epilog=MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = command_of(commands, "sweep", ABOUT, EXAMPLE, run)
     option(command, "explainer EXPLAINER", "module:name or file.py:name")
     option(command, "rows ROWS", ".parquet, .npy, or a folder of .parquet")
     option(command, "out DIR", "the run's directory")
@@ -46,35 +40,26 @@ def add_command(commands: Any) -> None:
     option(command, "--format", "(default: npz)", choices=FORMATS, default="npz")
     option(command, "--option NAME=JSON", "of the explainer's call", action="append", default=[])
     option(command, "--quiet", "no progress", action="store_true")
-    command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Sweeps as the arguments say; raises SweepIncompleteError if its own parts are missing."""
-    given = _options(arguments.option)
-    executor, own = _executor(arguments)
+    names = ("out", "rows_per_part", "retries", "timeout", "format")
+    settings: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    settings["options"] = _options(arguments.option) or None
+    settings["executor"], shared = _executor(arguments)
+    settings["progress"] = False if arguments.quiet else None
     explainer = explainer_of(arguments.explainer)
     try:
-        found = sweep(
-            explainer,
-            arguments.rows,
-            arguments.out,
-            executor,
-            arguments.rows_per_part,
-            arguments.retries,
-            arguments.timeout,
-            arguments.format,
-            options=given or None,
-            progress=False if arguments.quiet else None,
-        )
+        swept = sweep(explainer, arguments.rows, **settings)
     except SweepIncompleteError:
         raise
     except (Exception, SystemExit) as error:
         raise _incomplete(arguments.out, arguments.explainer, error) from error
-    left = found.missing
-    print(found)
-    if left and not own:
-        raise SweepIncompleteError(f"{len(left)} of {found.parts} parts are missing.")
+    left = swept.missing
+    print(swept)
+    if left and not shared:
+        raise SweepIncompleteError(f"{len(left)} of {swept.parts} parts are missing.")
 
 
 def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
@@ -84,16 +69,16 @@ def _incomplete(out: str, name: str, error: BaseException) -> BaseException:
     """
     missing, parts = 0, 0
     with contextlib.suppress(InputError, OSError):  # no run has begun
-        found = open_run(out)
-        missing, parts = len(found.missing), found.parts
+        begun = open_run(out)
+        missing, parts = len(begun.missing), begun.parts
     refused = isinstance(error, InputError | InputTypeError) and not raised_in_part(error)
     if refused or not missing:
         if isinstance(error, XaiError | ImportError | OSError):
             return error
         return XaiError(f"EXPLAINER: {name} raised {type(error).__name__}: {error}")
-    told = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+    reason = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
     return SweepIncompleteError(
-        f"{missing} of {parts} parts are missing, the others are kept: {told}"
+        f"{missing} of {parts} parts are missing, the others are kept: {reason}"
     )
 
 
@@ -102,11 +87,11 @@ def explainer_of(name: str) -> Any:
 
     Raises XaiError if there is none, or if the function makes none.
     """
-    found = named(name, "EXPLAINER")
-    if not (callable(found) and hasattr(found, "__code__")):
-        return found
+    value = named(name, "EXPLAINER")
+    if not (callable(value) and hasattr(value, "__code__")):
+        return value
     remedy = ". A function must take no arguments and return an explainer."
-    made = of_users(found, f"EXPLAINER: {name}", remedy)
+    made = of_users(value, f"EXPLAINER: {name}", remedy)
     if made is None:
         raise InputError(f"EXPLAINER: {name} returned None; a function must return an explainer.")
     return made
@@ -125,13 +110,13 @@ def _executor(arguments: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _options(texts: list[str]) -> dict[str, Any]:
-    found = {}
+    options = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--option must be NAME=JSON, got {text!r}.")
         try:
-            found[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            found[name] = value  # a word
-    return found
+            options[name] = value  # a word
+    return options

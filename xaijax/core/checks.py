@@ -41,39 +41,31 @@ def whole_number(value: Any, name: str, least: int = 1, remedy: str = "") -> int
     return int(value)
 
 
-def positive(value: Any, name: str) -> float:
-    """Returns a finite number above 0; raises for bool and text."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise InputTypeError(f"{name} must be a positive number, got {type(value).__name__}.")
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number beyond the floats
-        number = math.inf
-    if not 0 < number < math.inf:
-        text = shown(value) if number == value else "one beyond the floats"
-        raise InputError(f"{name} must be a positive number, got {text}.")
-    return number
-
-
 def number(
     value: Any, name: str, wanted: str, fits: Callable[[Any], bool], remedy: str = ""
 ) -> float:
     """Returns a real number that fits; raises for bool and text. `wanted` describes it in
-    messages.
-    """
-    said = f"{name} must be {wanted}, got {shown(value)}.{remedy}"
+    messages."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise InputTypeError(said)
-    if not fits(value):
-        raise InputError(said)
-    return float(value)
+        raise InputTypeError(f"{name} must be {wanted}, got {shown(value)}.{remedy}")
+    try:
+        real, text = float(value), shown(value)
+    except OverflowError:  # a whole number beyond the floats
+        real, text = math.inf, "one beyond the floats"
+    if not fits(real):
+        raise InputError(f"{name} must be {wanted}, got {text}.{remedy}")
+    return real
+
+
+def positive(value: Any, name: str) -> float:
+    """Returns a finite number above 0; raises for bool and text."""
+    return number(value, name, "a positive number", lambda one: 0 < one < math.inf)
 
 
 def share(value: Any, name: str, top: bool = False, remedy: str = "") -> float:
     """Returns a number in (0, 1), or in (0, 1] with `top`."""
-    if top:
-        return number(value, name, "a number in (0, 1]", lambda one: 0 < one <= 1, remedy)
-    return number(value, name, "a number in (0, 1)", lambda one: 0 < one < 1, remedy)
+    wanted = f"a number in (0, 1{']' if top else ')'}"
+    return number(value, name, wanted, lambda one: 0 < one < 1 or (top and one == 1), remedy)
 
 
 def text(value: Any, name: str, none: bool = False) -> Any:
@@ -121,8 +113,7 @@ def listed(value: Any, name: str, of: str = "names") -> list[Any]:
     if not flat or isinstance(value, str | bytes | Mapping | Set):
         got = f" {value!r:.60}" if isinstance(value, str | bytes) else ""
         raise InputTypeError(
-            f"{name} must be a list of {of}, got {type(value).__name__}{got}. Write it as a list: "
-            "[...]."
+            f"{name} must be a list of {of}, got {type(value).__name__}{got}. Write [...]."
         )
     return list(value)
 
@@ -173,9 +164,8 @@ def as_array(
             f"{name} holds dates ({array.dtype}); make them numbers first (days since some day)."
         )
     if array.dtype.kind not in "biuf":
-        raise InputTypeError(
-            f"{name} has dtype {array.dtype}; numbers are needed. {remedy}".rstrip()
-        )
+        said = f"{name} has dtype {array.dtype}; numbers are needed. {remedy}"
+        raise InputTypeError(said.rstrip())
     return array
 
 
@@ -192,17 +182,17 @@ def from_torch(X: Any) -> Any:
         return X
 
 
-def real_numbers(given: Any, name: str) -> np.ndarray:
+def real_numbers(value: Any, name: str) -> np.ndarray:
     """Returns the numbers as float64, in any shape; a float64 array is not copied.
 
     It raises for complex numbers, whose real parts NumPy would keep with a warning of its own, and
     for texts and dates, which NumPy would read as numbers.
 
     Raises:
-        InputTypeError: `given` is not an array of real numbers.
+        InputTypeError: `value` is not an array of real numbers.
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
         objects = array.flat if array.dtype.kind == "O" else ()
         if array.dtype.kind in "SUmM" or any(isinstance(one, str | bytes) for one in objects):
             raise TypeError("texts or dates")
@@ -212,11 +202,10 @@ def real_numbers(given: Any, name: str) -> np.ndarray:
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
-            f"{name}: got {type(given).__name__}, which is no array of numbers."
+            f"{name}: got {type(value).__name__}, which is no array of numbers."
         ) from error
     raise InputTypeError(
-        f"{name}: got complex numbers; real ones are needed. Take their real part or their size "
-        "first (np.real, np.abs)."
+        f"{name}: got complex numbers; real ones are needed. Take np.real or np.abs of them."
     )
 
 
@@ -238,14 +227,12 @@ def rows_of(
     rank = 2 if shape is None else 1 + len(shape)
     if array.ndim == rank - 1:
         raise InputError(
-            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] "
-            "for a single row x."
+            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] for x."
         )
     if array.ndim != rank:
         wanted = "[rows, features]" if shape is None else f"[rows, {', '.join(map(str, shape))}]"
         raise InputError(
-            f"{name} has shape {array.shape}, but {wanted} is needed. For inputs of another rank "
-            "say input_shape= in as_model."
+            f"{name} has shape {array.shape}, but {wanted} is needed, or input_shape= in as_model."
         )
     if array.shape[0] == 0:
         raise InputError(f"{name} has 0 rows; at least 1 is needed.")
@@ -259,16 +246,15 @@ def rows_of(
     return array
 
 
-def leaves_of(given: Any, name: str) -> tuple[list[Any], Any]:
+def leaves_of(tree: Any, name: str) -> tuple[list[Any], Any]:
     """Returns (leaves, structure) of a container, None being a leaf; raises for keys that do not
     sort.
     """
     try:
-        return jax.tree.flatten(given, is_leaf=lambda one: one is None)
+        return jax.tree.flatten(tree, is_leaf=lambda one: one is None)
     except ValueError as reason:
         raise InputTypeError(
-            f"{name}: the keys of a dict are of several types, which do not sort. Name all leaves "
-            "by texts."
+            f"{name}: keys of a dict of several types do not sort. Name all leaves by texts."
         ) from reason
 
 
@@ -322,11 +308,11 @@ def finite(
     narrower = dtype is not None and dtype.itemsize < array.dtype.itemsize
     for first, part in chunks(array):
         with np.errstate(over="ignore"):
-            kept = part.astype(dtype) if narrower else part
-        wrong = np.isinf(kept) if allow_nan else ~np.isfinite(kept)
+            converted = part.astype(dtype) if narrower else part
+        wrong = np.isinf(converted) if allow_nan else ~np.isfinite(converted)
         if isinstance(allow_nan, NanColumns):
-            columns = range(kept.shape[-1])
-            wrong |= np.isnan(kept) & [not nan_at(allow_nan, column) for column in columns]
+            columns = range(converted.shape[-1])
+            wrong |= np.isnan(converted) & [not nan_at(allow_nan, column) for column in columns]
         if not wrong.any():
             continue
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -367,10 +353,10 @@ def coarse_columns(array: np.ndarray, dtype: np.dtype) -> int:
     """
     if array.dtype.kind != "f" or dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize:
         return 0
-    some = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
+    sample = np.asarray(array[:: 1 + array.nbytes // CHUNK_BYTES])
     with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or missing is kept
-        moved = np.abs(some - some.astype(dtype))
-        spread = some.max(axis=0) - some.min(axis=0)
+        moved = np.abs(sample - sample.astype(dtype))
+        spread = sample.max(axis=0) - sample.min(axis=0)
         coarse = (moved.max(axis=0) > 1e-4 * spread) & (spread > 0)
     return int(np.count_nonzero(coarse))
 
@@ -406,20 +392,20 @@ def row_weights(
     """Returns row weights [B] with sum 1, and the given sum; for None equal weights and None."""
     if weights is None:
         return np.full(rows, 1.0 / rows), None
-    given = as_array(weights, name).astype(np.float64)
-    if given.shape != (rows,):
+    array = as_array(weights, name).astype(np.float64)
+    if array.shape != (rows,):
         raise InputError(
-            f"{name} has shape {given.shape}, but {of} has {rows} rows: give [{rows}]."
+            f"{name} has shape {array.shape}, but {of} has {rows} rows: give [{rows}]."
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(array).all():
         raise InputError(f"{name} contain NaN or inf; finite weights of at least 0 are needed.")
-    if (given < 0).any():
-        raise InputError(f"{name} contain {given.min()}; weights of at least 0 are needed.")
-    if not given.any():
+    if (array < 0).any():
+        raise InputError(f"{name} contain {array.min()}; weights of at least 0 are needed.")
+    if not array.any():
         raise InputError(f"{name} are all zero; at least one must be positive.")
     with np.errstate(over="ignore"):
-        total = float(given.sum())
-    scaled = given / given.max()  # the sum of these is finite
+        total = float(array.sum())
+    scaled = array / array.max()  # the sum of these is finite
     return scaled / scaled.sum(), total
 
 

@@ -38,27 +38,27 @@ class Names:
 @functools.lru_cache(4096)
 def names_of(code: CodeType) -> Names:
     """The names in the code, and in the code of functions within it."""
-    found: dict[str, set[Any]] = {name: set() for name in Names.__dataclass_fields__}
+    names: dict[str, set[Any]] = {name: set() for name in Names.__dataclass_fields__}
     for one in _codes(code):
-        found["changed"] |= _changed(one)
-        found["texts"] |= {text for const in one.co_consts for text in _texts(const)}
+        names["changed"] |= _changed(one)
+        names["texts"] |= {text for const in one.co_consts for text in _texts(const)}
         for step in dis.get_instructions(one):
             kind, name = step.opname, step.argval
             if kind in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-                found["globals"].add(name)
+                names["globals"].add(name)
             elif kind in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"):
-                found["attributes"].add(name)
+                names["attributes"].add(name)
             elif kind in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                found["written"].add(name)
+                names["written"].add(name)
             elif kind in ("STORE_DEREF", "DELETE_DEREF") and name in one.co_freevars:
-                found["written"].add(name)
+                names["written"].add(name)
             elif kind in ("STORE_ATTR", "DELETE_ATTR"):
-                found["assigned"].add(name)
+                names["assigned"].add(name)
             elif kind == "IMPORT_NAME":
-                found["modules"].add(name)
-                found["attributes"] |= set(name.split("."))
-    by_text = bool(LOOKS_UP & (found["globals"] | found["attributes"]))
-    sets: dict[str, Any] = {name: frozenset(one) for name, one in found.items()}
+                names["modules"].add(name)
+                names["attributes"] |= set(name.split("."))
+    by_text = bool(LOOKS_UP & (names["globals"] | names["attributes"]))
+    sets: dict[str, Any] = {name: frozenset(one) for name, one in names.items()}
     return Names(**{**sets, "by_text": by_text})
 
 
@@ -67,13 +67,13 @@ def digest_of_code(code: CodeType) -> bytes:
     """Digest of 16 bytes, equal for code that does the same, in any process and at any line of a
     file.
     """
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for one in _codes(code):
-        found.update(repr((one.co_argcount, one.co_varnames, one.co_names)).encode())
-        found.update(repr((one.co_freevars, one.co_cellvars, one.co_flags)).encode())
-        found.update(one.co_code)
-        found.update(repr([_constant(const) for const in one.co_consts]).encode())
-    return found.digest()
+        digest.update(repr((one.co_argcount, one.co_varnames, one.co_names)).encode())
+        digest.update(repr((one.co_freevars, one.co_cellvars, one.co_flags)).encode())
+        digest.update(one.co_code)
+        digest.update(repr([_constant(const) for const in one.co_consts]).encode())
+    return digest.digest()
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -109,7 +109,7 @@ def _changed(code: CodeType) -> set[str]:
     """
     stack: list[str | None] = []
     local: dict[str, str | None] = {}
-    found: set[str | None] = set()
+    owners: set[str | None] = set()
     for step in dis.get_instructions(code):
         kind, name = step.opname, step.argval
         after = max(0, len(stack) + dis.stack_effect(step.opcode, step.arg, jump=False))
@@ -121,21 +121,21 @@ def _changed(code: CodeType) -> set[str]:
         elif kind in ("LOAD_ATTR", "LOAD_METHOD"):
             owner = stack.pop() if stack else None
             if name in CHANGES:
-                found.add(owner)
+                owners.add(owner)
             stack.append(name)
         elif kind == "COPY":
             stack.append(stack[-step.argval] if len(stack) >= step.argval else None)
         elif kind == "SWAP" and len(stack) >= step.argval:
             stack[-1], stack[-step.argval] = stack[-step.argval], stack[-1]
         elif kind in ("STORE_SUBSCR", "DELETE_SUBSCR"):
-            found.add(stack[-2] if len(stack) > 1 else None)
+            owners.add(stack[-2] if len(stack) > 1 else None)
         elif kind == "STORE_SLICE":
-            found.add(stack[-3] if len(stack) > 2 else None)
+            owners.add(stack[-3] if len(stack) > 2 else None)
         elif kind == "STORE_FAST" and stack:
             local[name] = stack[-1]
         del stack[after:]
         stack += [None] * (after - len(stack))
-        kept = kind.startswith(("LOAD_", "COPY", "SWAP", *_ONLY_TAKES))
-        if stack and not kept:
+        unchanged = kind.startswith(("LOAD_", "COPY", "SWAP", *_ONLY_TAKES))
+        if stack and not unchanged:
             stack[-1] = None
-    return {name for name in found if name is not None}
+    return {name for name in owners if name is not None}

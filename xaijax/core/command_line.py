@@ -43,8 +43,8 @@ def option(
 ) -> None:
     """Adds an option, "--rows N" with what stands for its value, or an argument, "file FILE"."""
     flag, _, shown = name.partition(" ")
-    given = {"type": type, "metavar": shown or None}
-    more |= {word: one for word, one in given.items() if one is not None}
+    options = {"type": type, "metavar": shown or None}
+    more |= {word: one for word, one in options.items() if one is not None}
     command.add_argument(flag, help=about, **more)
 
 

@@ -64,13 +64,13 @@ def _has_products(jaxpr: Jaxpr) -> bool:
 def _inner(params: dict[str, Any]) -> list[Jaxpr]:
     """The traces among the parameters of a step."""
     several = [one if isinstance(one, tuple | list) else (one,) for one in params.values()]
-    held = [getattr(one, "jaxpr", one) for some in several for one in some]
+    held = [getattr(one, "jaxpr", one) for values in several for one in values]
     return [one for one in held if isinstance(one, Jaxpr)]
 
 
-def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+def _with_barriers(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """Evaluates the trace on its inputs, with a barrier before and after each product."""
-    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *given], strict=True))
+    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def read(var: Any) -> Any:
         return var.val if isinstance(var, Literal) else env[var]
@@ -129,14 +129,14 @@ def _repeats(text: str, name: str) -> bool:
     if start is None:
         return True  # not read: compiled without fusions, it is right
     body = text[start.start() : text.find("\n}", start.start())]
-    steps = {made: (kind, given) for made, kind, given in _STEP.findall(body)}
+    steps = {made: (kind, operands) for made, kind, operands in _STEP.findall(body)}
 
     def repeated(operand: str) -> bool:
         words = operand.split("%")[-1].split()
         if not words or words[-1] not in steps:
             return True  # not read: compiled without fusions, it is right
-        kind, given = steps[words[-1]]
-        return kind == "broadcast" or (kind in _SAME and repeated(given))
+        kind, operands = steps[words[-1]]
+        return kind == "broadcast" or (kind in _SAME and repeated(operands))
 
-    products = (given for kind, given in steps.values() if kind == "dot")
-    return any(repeated(one) for given in products for one in given.split(","))
+    products = (operands for kind, operands in steps.values() if kind == "dot")
+    return any(repeated(one) for operands in products for one in operands.split(","))

@@ -11,102 +11,82 @@ from typing import Any, NoReturn
 _EXPLAIN = "xaijax.Explainer(model, background)"
 _GRADIENTS = "xaijax.GradientExplainer(model, background)"
 _INTEGRATED = "xaijax.GradientExplainer(model, xaijax.Baseline(row))"
-_INTERACTIONS = f"{_EXPLAIN}.interactions(X)"
-_ANCHORS = "xaijax.AnchorExplainer(model, data)"
+_SAMPLED = "xaijax.Explainer(model, background, estimator="
 _ONE_BY_ONE = "xaijax.QII(..., outcome='score', bounds=(low, high), pool=...).unary(X)"
-_BACKGROUND = "background=rows, or xaijax.background(...)"
 _NOT_HERE = ""
 
+
+def _each(table: dict[str, str]) -> dict[str, str]:
+    """The table with an entry for each word of its keys."""
+    return {name: said for names, said in table.items() for name in names.split()}
+
+
 # Names of modules elsewhere -> what to say here; "": there is nothing like it.
-_TOP = {
-    **dict.fromkeys(
+_TOP = _each(
+    {
         "TreeExplainer GPUTreeExplainer LinearExplainer AdditiveExplainer ExactExplainer "
         "PartitionExplainer CoalitionExplainer TabularExplainer TreeShap TreeSHAP ShapleyValues "
-        "explainers explain shap_values".split(),
-        _EXPLAIN,
-    ),
-    **dict.fromkeys(
-        "KernelExplainer KernelShap KernelSHAP Lime LimeTabularExplainer".split(),
-        "xaijax.Explainer(model, background, estimator='kernel')",
-    ),
-    **dict.fromkeys(
-        "PermutationExplainer SamplingExplainer ShapleyValueSampling".split(),
-        "xaijax.Explainer(model, background, estimator='permutation')",
-    ),
-    **dict.fromkeys(
-        "DeepExplainer DeepLift DeepLiftShap GradientShap Saliency InputXGradient attr".split(),
-        _GRADIENTS,
-    ),
-    **dict.fromkeys("IntegratedGradients LayerIntegratedGradients".split(), _INTEGRATED),
-    **dict.fromkeys("FeatureAblation Occlusion FeaturePermutation".split(), _ONE_BY_ONE),
-    **dict.fromkeys("AnchorTabular AnchorText AnchorImage".split(), _ANCHORS),
-    **dict.fromkeys(
-        "InteractionExplainer KernelSHAPIQ SHAPIQ SVARMIQ TreeSHAPIQ TreeExplainerIQ".split(),
-        _INTERACTIONS,
-    ),
-    "InteractionValues": "xaijax.Interactions",
-    **dict.fromkeys("maskers masker kmeans sample".split(), _BACKGROUND),
-    **dict.fromkeys(
+        "explainers explain shap_values": _EXPLAIN,
+        "KernelExplainer KernelShap KernelSHAP Lime LimeTabularExplainer": f"{_SAMPLED}'kernel')",
+        "PermutationExplainer SamplingExplainer ShapleyValueSampling": f"{_SAMPLED}'permutation')",
+        "DeepExplainer DeepLift DeepLiftShap GradientShap Saliency InputXGradient attr": _GRADIENTS,
+        "IntegratedGradients LayerIntegratedGradients": _INTEGRATED,
+        "FeatureAblation Occlusion FeaturePermutation": _ONE_BY_ONE,
+        "AnchorTabular AnchorText AnchorImage": "xaijax.AnchorExplainer(model, data)",
+        "InteractionExplainer KernelSHAPIQ SHAPIQ SVARMIQ TreeSHAPIQ "
+        "TreeExplainerIQ": f"{_EXPLAIN}.interactions(X)",
+        "InteractionValues": "xaijax.Interactions",
+        "maskers masker kmeans sample": "background=rows, or xaijax.background(...)",
         "LRP GuidedBackprop Deconvolution GuidedGradCam LayerGradCam PartialDependence ALE "
-        "Counterfactual infidelity sensitivity_max Cohorts".split(),
-        _NOT_HERE,
-    ),
-    "initjs": "nothing: pictures need no JavaScript",
-    "links": "link= of xaijax.Explainer",
-}
-_PICTURES = {
-    "summary": "beeswarm",
-    "summary_legacy": "beeswarm",
-    "violin": "beeswarm",
-    "text": "tokens",
-    "decision": "waterfall",
-    "multioutput_decision": "waterfall",
-    "group_difference": "groups",
-    "partial_dependence": "profile",
-    "partial": "profile",
-    "embedding": _NOT_HERE,
-    "monitoring": _NOT_HERE,
-    "benchmark": "faithfulness",
-    "si_graph": "network",
-    "upset": "interactions",
-    "sentence": "tokens",
-    "visualize_image_attr": "image",
-}
-_OF_EXPLAINERS = {
-    "shap_values": "explainer(X).values",
-    "shap_interaction_values": "explainer.interactions(X)",
-    "expected_value": "explainer(X).base_values",
-    "attribute": "explainer(X)",
-    "explain": "explainer(X)",
-    "explain_row": "explainer(X)",
-    "explain_instance": "explainer(X)",
-    "explain_function": "explainer.interactions(X)",
-    "fit": "background= of the constructor; there is nothing to fit",
-    "masker": "background= of the constructor",
-    "compute_convergence_delta": "explainer(X).stats['completeness'] of GradientExplainer",
-}
-_OF_RESULTS = {
-    "shap_values": ".values",
-    "expected_value": ".base_values",
-    "error_std": ".std_errors",
-    "shap_interaction_values": "explainer.interactions(X)",
-    "interaction_values": "explainer.interactions(X)",
-    "display_data": ".data",
-    "raw": ".stats",
-    "meta": ".provenance",
-    "anchor": "xaijax.AnchorExplainer(model, data).explain(X)",
-    "as_list": ".to_dataframe(long=True)",
-    "as_map": ".to_dataframe(long=True)",
-    "get_n_order": "explainer.interactions(X, order=n)",
-    "cohorts": _NOT_HERE,
-}
+        "Counterfactual infidelity sensitivity_max Cohorts": _NOT_HERE,
+        "initjs": "nothing: pictures need no JavaScript",
+        "links": "link= of xaijax.Explainer",
+    }
+)
+_PICTURES = _each(
+    {
+        "summary summary_legacy violin": "beeswarm",
+        "text sentence": "tokens",
+        "decision multioutput_decision": "waterfall",
+        "group_difference": "groups",
+        "partial_dependence partial": "profile",
+        "embedding monitoring": _NOT_HERE,
+        "benchmark": "faithfulness",
+        "si_graph": "network",
+        "upset": "interactions",
+        "visualize_image_attr": "image",
+    }
+)
+_OF_EXPLAINERS = _each(
+    {
+        "shap_values": "explainer(X).values",
+        "shap_interaction_values explain_function": "explainer.interactions(X)",
+        "expected_value": "explainer(X).base_values",
+        "attribute explain explain_row explain_instance": "explainer(X)",
+        "fit": "background= of the constructor; there is nothing to fit",
+        "masker": "background= of the constructor",
+        "compute_convergence_delta": "explainer(X).stats['completeness'] of GradientExplainer",
+    }
+)
+_OF_RESULTS = _each(
+    {
+        "shap_values": ".values",
+        "expected_value": ".base_values",
+        "error_std": ".std_errors",
+        "shap_interaction_values interaction_values": "explainer.interactions(X)",
+        "display_data": ".data",
+        "raw": ".stats",
+        "meta": ".provenance",
+        "anchor": "xaijax.AnchorExplainer(model, data).explain(X)",
+        "as_list as_map": ".to_dataframe(long=True)",
+        "get_n_order": "explainer.interactions(X, order=n)",
+        "cohorts": _NOT_HERE,
+    }
+)
+_CALLED = ("Explainer", "GradientExplainer", "AmortizedExplainer", "FederatedExplainer")
 _OF_CLASSES = {
-    **dict.fromkeys(
-        "Explainer GradientExplainer AmortizedExplainer AnchorExplainer QII "
-        "FederatedExplainer".split(),
-        _OF_EXPLAINERS,
-    ),
-    **dict.fromkeys("Explanation Interactions Rules".split(), _OF_RESULTS),
+    **dict.fromkeys((*_CALLED, "AnchorExplainer", "QII"), _OF_EXPLAINERS),
+    **dict.fromkeys(("Explanation", "Interactions", "Rules"), _OF_RESULTS),
 }
 
 

@@ -113,11 +113,7 @@ def within(pieces: Iterable[str], most: int, end: str = "") -> Iterator[str]:
 
 
 def card(
-    title: str,
-    lines: Iterable[str],
-    body: Iterable[str],
-    made: str,
-    facts: Mapping[str, Any],
+    title: str, lines: Iterable[str], body: Iterable[str], made: str, facts: Mapping[str, Any]
 ) -> str:
     """Returns a title, lines of text, a body that is HTML already, and facts under the heading
     `made`.
@@ -135,10 +131,10 @@ def shown(*names: str) -> Callable[[Any], str]:
     """
 
     def card_of(self: Any) -> str:
-        told = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
+        attributes = {name.rpartition(".")[2].strip("_"): _attribute(self, name) for name in names}
         known = {
             name: one if isinstance(one, _PLAIN) else repr(one)
-            for name, one in told.items()
+            for name, one in attributes.items()
             if one is not None
         }
         title, _, rest = repr(self).partition("(")

@@ -25,7 +25,7 @@ def require(module: str, install: str) -> Any:
 
 def how_to(install: str) -> str:
     """Returns the command that installs an extra, from the package index and from a checkout."""
-    told = f'pip install "{install}"'
+    command = f'pip install "{install}"'
     if install.startswith("xaijax["):
-        told += f' (in a checkout: pip install ".{install.removeprefix("xaijax")}")'
-    return told
+        command += f' (in a checkout: pip install ".{install.removeprefix("xaijax")}")'
+    return command

@@ -79,9 +79,8 @@ def unpack(part: bytes, what: str) -> Any:
         return pickle.loads(part)
     except (ImportError, AttributeError) as error:
         raise InputTypeError(
-            f"{what} cannot be opened in this process: {error}. What it is made of must be "
-            f"installed here; a script's own functions travel with cloudpickle (pip install "
-            f'"xaijax[scale]").'
+            f"{what} cannot be opened in this process: {error}. Install what it is made of here; "
+            'a script\'s own functions need cloudpickle (pip install "xaijax[scale]").'
         ) from error
 
 
@@ -120,14 +119,14 @@ class _Held(Generic[Made]):
         self.made: list[Made] = []  # one, or none yet
 
 
-def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
+def recipe(make: Any, arguments: Mapping[str, Any], then: Mapping[str, Any] | None = None) -> Any:
     """Returns the value of `__reduce__`: make(**given), followed by `.replace(**then)` if `then` is
     given.
     """
     name = make.__name__
-    parts = {
-        key: pack(_without_devices(key, one), f"{key}= of {name}") for key, one in given.items()
-    }
+    if isinstance(arguments.get("devices"), list | tuple):  # their number is enough elsewhere
+        arguments = {**arguments, "devices": len(arguments["devices"])}
+    parts = {key: pack(one, f"{key}= of {name}") for key, one in arguments.items()}
     changes = {key: pack(one, f"{key}= of replace") for key, one in (then or {}).items()}
     return opened, (make, parts, changes)
 
@@ -135,10 +134,10 @@ def recipe(make: Any, given: Mapping[str, Any], then: Mapping[str, Any] | None =
 def opened(make: Any, parts: Mapping[str, bytes], changes: Mapping[str, bytes]) -> Any:
     """Makes the object that the recipe describes."""
     name = make.__name__
-    given = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
-    if isinstance(given.get("devices"), int):  # results do not depend on how many there are
-        given["devices"] = min(given["devices"], jax.local_device_count())
-    made = make(**given)
+    arguments = {key: unpack(part, f"{key}= of {name}") for key, part in parts.items()}
+    if isinstance(arguments.get("devices"), int):  # results do not depend on how many there are
+        arguments["devices"] = min(arguments["devices"], jax.local_device_count())
+    made = make(**arguments)
     then = {key: unpack(part, f"{key}= of {name}") for key, part in changes.items()}
     return made.replace(**then) if then else made
 
@@ -164,10 +163,10 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
             make(self, *args, **kwargs)  # which says what is wrong
             return
         arguments = list(bound.arguments.items())[1:]
-        given = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
-        make(self, **given)
+        taken = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
+        make(self, **taken)
         if type(self) is cls:
-            vars(self)["made of"] = {name: _copied(one) for name, one in given.items()}
+            vars(self)["made of"] = {name: _copied(one) for name, one in taken.items()}
 
     def __reduce__(self: Any) -> Any:
         return recipe(cls, made_of(self))
@@ -187,13 +186,12 @@ def made_of(one: Any) -> dict[str, Any]:
     It raises InputTypeError if they are not known.
     """
     one = getattr(one, "_teacher", one)
-    given = vars(one).get("made of") if hasattr(one, "__dict__") else None
-    if given is None:
+    arguments = vars(one).get("made of") if hasattr(one, "__dict__") else None
+    if arguments is None:
         raise InputTypeError(
-            f"{type(one).__name__} has no recipe by which it could travel: it is a class of "
-            f"its own. Use the explainers of xaijax themselves."
+            f"{type(one).__name__} has no recipe by which to travel. Use an explainer of xaijax."
         )
-    return dict(given)
+    return dict(arguments)
 
 
 def at_rest(value: Any) -> Any:
@@ -213,7 +211,3 @@ def _copied(value: Any) -> Any:
     if type(value) is dict:
         return {name: _copied(one) for name, one in value.items()}
     return value
-
-
-def _without_devices(name: str, value: Any) -> Any:
-    return len(value) if name == "devices" and isinstance(value, list | tuple) else value

@@ -31,9 +31,8 @@ def before_jax() -> None:
     if _forked:
         raise ForkedProcessError(
             f"this process ({os.getpid()}) was forked after its parent had used JAX, whose threads "
-            "a fork does not have: it would wait for ever. Start workers by spawn "
-            "(multiprocessing.get_context('spawn'), or joblib's loky), or fork before the first "
-            "explanation."
+            "it lacks. Start workers by spawn (multiprocessing.get_context('spawn'), or joblib's "
+            "loky), or fork before the first explanation."
         )
     _used = True
 
@@ -88,7 +87,7 @@ def cores() -> int:
     return max(1, len(usable(0)) if usable else os.cpu_count() or 1)
 
 
-def in_order(function: Callable[..., _T], given: Iterable[Any], threads: int) -> Iterator[_T]:
+def in_order(function: Callable[..., _T], items: Iterable[Any], threads: int) -> Iterator[_T]:
     """Yields function(one) of each, in order, `threads` at a time; with 1 thread in the calling
     one.
 
@@ -96,12 +95,12 @@ def in_order(function: Callable[..., _T], given: Iterable[Any], threads: int) ->
     and calls that are running are not waited for.
     """
     if threads < 2:
-        yield from map(function, given)
+        yield from map(function, items)
         return
     pool = ThreadPoolExecutor(threads, "xaijax-model")
     under_way: deque[Future[_T]] = deque()
     try:
-        for one in given:
+        for one in items:
             # A thread starts without the caller's context variables (np.errstate is one).
             context = contextvars.copy_context()
             under_way.append(pool.submit(context.run, function, one))

@@ -19,20 +19,13 @@ _C = TypeVar("_C", bound=type)
 
 # Keywords of other libraries, and their names here.
 _KNOWN_ELSEWHERE = {
-    "nsamples": ("budget", "samples"),
-    "max_evals": ("budget", "samples"),
+    **dict.fromkeys(("nsamples", "max_evals", "n_samples"), ("budget", "samples")),
+    **dict.fromkeys(("masker", "imputer", "baselines"), ("background", "pool")),
+    **dict.fromkeys(("clustering", "groups", "feature_mask"), ("players",)),
+    **dict.fromkeys(("class_index", "target"), ("output",)),
     "random_state": ("seed",),
-    "n_samples": ("budget", "samples"),
     "n_steps": ("steps",),
-    "masker": ("background", "pool"),
-    "imputer": ("background", "pool"),
-    "baselines": ("background", "pool"),
     "data": ("background",),
-    "clustering": ("players",),
-    "groups": ("players",),
-    "feature_mask": ("players",),
-    "class_index": ("output",),
-    "target": ("output",),
     "disc_perc": ("bins",),
     "background": ("pool",),
     "tau": ("threshold",),
@@ -43,18 +36,11 @@ _SAID_ELSEWHERE = {
     ("Explainer", "class_index"): "as_model(output=)",
     ("Explainer", "target"): "as_model(output=)",
     ("GradientExplainer", "target"): "as_model(output=)",
-    ("QII", "tau"): "explain(threshold=)",
-    ("QII", "aggregation"): "explain(index=)",
-    ("QII", "threshold"): "explain(threshold=)",
-    ("QII", "index"): "explain(index=)",
-    ("QII.", "random_state"): "QII(seed=)",
-    ("QII.", "seed"): "QII(seed=)",
-    ("QII.", "nsamples"): "QII(samples=)",
-    ("QII.", "max_evals"): "QII(samples=)",
-    ("QII.", "samples"): "QII(samples=)",
+    **{("QII", word): "explain(threshold=)" for word in ("tau", "threshold")},
+    **{("QII", word): "explain(index=)" for word in ("aggregation", "index")},
+    **{("QII.", word): "QII(seed=)" for word in ("random_state", "seed")},
+    **{("QII.", word): "QII(samples=)" for word in ("nsamples", "max_evals", "samples")},
 }
-
-
 # Texts that several public docstrings share: `{name}`, alone on its line, is replaced by the text
 # here. A text that ends with a "Raises:" section may be followed by lines of the function's own.
 SHARED = {
@@ -73,10 +59,6 @@ tile: int or None. Rows of one call of the compiled model, a power of two of at 
     "ax": "ax: matplotlib `Axes` to draw on. None makes a figure.",
     "max_display": "max_display: int, at least 1. Number of players shown one by one.",
     "output": "output: name or position of one output. Needed if there are several.",
-    "shown": """\
-ax: matplotlib `Axes` to draw on. None makes a figure.
-max_display: int, at least 1. Number of players shown one by one.
-output: name or position of one output. Needed if there are several.""",
     "axes": """\
 Returns:
     The `Axes`.
@@ -98,6 +80,9 @@ Raises:
     DataHashError: the file's bytes differ from the expected ones.
     MissingExtraError: the extra [data] is not installed.""",
 }
+
+
+SHARED["shown"] = "\n".join(SHARED[name] for name in ("ax", "max_display", "output"))
 
 
 def public(function: _F, name: str | None = None) -> _F:
@@ -147,15 +132,12 @@ def public_class(cls: _C) -> _C:
 
 def _unknown(shown: str, keyword: str, parameters: list[str]) -> str:
     accepted = [p for p in parameters if p != "self"]
-    own = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
-    hint = f" For {keyword}, say {own[0]}=." if own else ""
-    where = [
-        there
-        for (start, word), there in _SAID_ELSEWHERE.items()
-        if word == keyword and (shown == start or (start[-1] == "." and shown.startswith(start)))
-    ]
-    if where and not own:
-        hint = f" Say {where[0]}."
+    names = [p for p in _KNOWN_ELSEWHERE.get(keyword, ()) if p in accepted]
+    hint = f" For {keyword}, say {names[0]}=." if names else ""
+    for (start, word), there in _SAID_ELSEWHERE.items():
+        fits = shown == start or (start[-1] == "." and shown.startswith(start))
+        if word == keyword and fits and not names:
+            hint = f" Say {there}."
     takes = f"It takes: {', '.join(accepted)}." if accepted else "It takes no arguments."
     return f"{shown} has no keyword {keyword!r}.{hint} {takes}"
 
@@ -182,8 +164,8 @@ def usual() -> AbstractContextManager[Any]:
     free = all(guard in (None, "allow") for guard in guarded)
     nowhere = jax.sharding.AbstractMesh((), ())
     mesh = jax.sharding.get_abstract_mesh()
-    kept = mesh == nowhere or bool(mesh.manual_axes)  # a shard_map types its arrays by its mesh
-    if promotes and free and kept and not now.jax_disable_jit and not now.jax_no_tracing:
+    same = mesh == nowhere or bool(mesh.manual_axes)  # a shard_map types its arrays by its mesh
+    if promotes and free and same and not now.jax_disable_jit and not now.jax_no_tracing:
         return _AS_IT_IS
     usual_ones = ExitStack()
     usual_ones.enter_context(jax.numpy_rank_promotion("allow"))
@@ -191,5 +173,5 @@ def usual() -> AbstractContextManager[Any]:
     usual_ones.enter_context(jax.transfer_guard("allow"))
     usual_ones.enter_context(jax.disable_jit(False))
     usual_ones.enter_context(jax.no_tracing(False))
-    usual_ones.enter_context(jax.sharding.use_abstract_mesh(mesh if kept else nowhere))
+    usual_ones.enter_context(jax.sharding.use_abstract_mesh(mesh if same else nowhere))
     return usual_ones

@@ -47,6 +47,7 @@ SETTLED = frozenset(
 )
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), slice, range)
 _BY_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, fractions.Fraction)
+_BY_TEXT += (np.generic, np.dtype)
 # Attributes by which objects of libraries hold a function that they wrap.
 _WRAPPED = ("__wrapped__", "__func__", "func", "fun", "_fun", "fn", "pyfunc", "fget")
 _MUTABLE = (list, dict, set, bytearray, collections.deque, np.ndarray)
@@ -74,7 +75,7 @@ class Reads:
     functions: list[weakref.ref[Any]] = field(default_factory=list)
     jitted: bool = False
     arrays: list[tuple[str, np.ndarray]] = field(default_factory=list)
-    unread: frozenset[str] = frozenset()
+    unread: set[str] = field(default_factory=set)
 
     def digests(self) -> dict[str, str]:
         """The facts of `reads_of(..., portable=True)` as hexadecimal digits."""
@@ -99,14 +100,10 @@ def reads_of(
     """
     reader = _Reader(portable, digest)
     reader.read("", function, _NONE, 0)
-    reader.read_environment()
-    return Reads(
-        {name: tuple(facts) for name, facts in reader.facts.items()},
-        reader.functions,
-        reader.jitted,
-        reader.arrays,
-        frozenset(reader.unread),
-    )
+    for name in sorted(reader.texts & os.environ.keys()) if reader.reads_environment else ():
+        reader.facts[f"os.environ[{name!r}]"] = [("text", os.environ[name])]
+    reader.found.facts = {name: tuple(facts) for name, facts in reader.facts.items()}
+    return reader.found
 
 
 def shown(name: str) -> str:
@@ -129,16 +126,13 @@ class _Reader:
     def __init__(self, portable: bool, digest: Callable[[Any], bytes | None] | None) -> None:
         self.portable, self.digest = portable, digest
         self.facts: dict[str, list[Hashable]] = {}
-        self.functions: list[weakref.ref[Any]] = []
-        self.jitted = False
-        self.arrays: list[tuple[str, np.ndarray]] = []
-        self.unread: set[str] = set()
+        self.found = Reads()
         self._left = MOST
         self._seen: dict[int, set[str]] = {}
         self._held: list[Any] = []  # so that no other object gets the place of one seen
         self._open: set[int] = set()  # containers that are being read
-        self._texts: set[str] = set()
-        self._reads_environment = False
+        self.texts: set[str] = set()
+        self.reads_environment = False
 
     def read(self, path: str, value: Any, names: Names, deep: int) -> None:
         """Adds the facts of a value that code with these names refers to."""
@@ -149,11 +143,9 @@ class _Reader:
         module = kind.__module__ if isinstance(kind.__module__, str) else ""
         if isinstance(value, enum.Enum):
             self._add(path, ("enum", kind.__qualname__, value.name))
-        elif kind in PLAIN or isinstance(value, np.generic | np.dtype):
+        elif kind in PLAIN or isinstance(value, _BY_TEXT):
             if isinstance(value, str):
-                self._texts.add(value)
-            self._add(path, (kind.__qualname__, _short(repr(value))))
-        elif isinstance(value, _BY_TEXT):
+                self.texts.add(value)
             self._add(path, (kind.__qualname__, _short(repr(value))))
         elif isinstance(value, jax.Array):
             self._add(path, self._digest(path, value) if self.portable else SameArray(value))
@@ -164,39 +156,34 @@ class _Reader:
         elif isinstance(value, types.ModuleType):
             self._read_module(path, value, names, deep)
         elif isinstance(value, types.CellType):
-            self._read_cell(path, value, names, deep)
+            if (held := _content(value)) is not _EMPTY:
+                self.read(path, held, names, deep + 1)
         elif isinstance(value, types.FunctionType):
             self._read_function(path, value, deep)
         elif isinstance(value, types.MethodType):
             inner = value.__func__
-            own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+            inside = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
             self.read(path, inner, names, deep + 1)
-            self.read(path, value.__self__, _both(names, own), deep + 1)
+            self.read(path, value.__self__, _both(names, inside), deep + 1)
         elif isinstance(value, functools.partial):
             self.read(path, value.func, names, deep + 1)
             self.read(path, (value.args, value.keywords), _names_within(value, names), deep + 1)
         elif isinstance(value, types.BuiltinFunctionType):
             self._add(path, ("builtin", value.__module__, value.__qualname__))
             if value is os.getenv:
-                self._reads_environment = True
+                self.reads_environment = True
         elif kind in (tuple, list, set, frozenset, collections.deque) or _is_mapping(value):
             self._read_container(path, value, names, deep)
         else:
             self._read_object(path, value, names, deep, module)
-
-    def read_environment(self) -> None:
-        """Reads the environment variables whose names are in the code."""
-        if self._reads_environment:
-            for name in sorted(self._texts & os.environ.keys()):
-                self._add(f"os.environ[{name!r}]", ("text", os.environ[name]))
 
     def _add(self, path: str, fact: Hashable) -> None:
         self.facts.setdefault(path, []).append(fact)
 
     def _note(self, path: str) -> None:
         """Notes that a value was not read completely."""
-        if path not in self.unread:
-            self.unread.add(path)
+        if path not in self.found.unread:
+            self.found.unread.add(path)
             self._add(path, "not read whole")
 
     def _known(self, value: Any, names: Iterable[str]) -> set[str]:
@@ -214,7 +201,7 @@ class _Reader:
     def _read_array(self, path: str, array: np.ndarray, names: Names, deep: int) -> None:
         if not array.dtype.hasobject:
             self._add(path, self._digest(path, array))
-            self.arrays.append((path, array))
+            self.found.arrays.append((path, array))
             return
         self._add(path, ("objects", array.shape))
         if self._known(array, ()):
@@ -227,7 +214,7 @@ class _Reader:
 
     def _read_container(self, path: str, value: Any, names: Names, deep: int) -> None:
         if value is os.environ:
-            self._reads_environment = True
+            self.reads_environment = True
             return
         if id(value) in self._open:  # it holds itself
             self._add(path, "again")
@@ -243,7 +230,7 @@ class _Reader:
         flat = [*value, *value.values()] if isinstance(value, Mapping) else value
         if len(value) <= MANY and all(type(one) in PLAIN for one in flat):
             if len(value) < MOST:
-                self._texts |= {one for one in flat if type(one) is str}
+                self.texts |= {one for one in flat if type(one) is str}
             text = map(repr, value.items() if isinstance(value, Mapping) else value)
             ordered = sorted(text) if isinstance(value, set | frozenset) else list(text)
             if isinstance(value, set | frozenset) or len(value) > APART:
@@ -269,13 +256,6 @@ class _Reader:
             self._add(path, _short(repr(key)) if plain else type(key).__qualname__)
             self.read(path, one, names, deep + 1)
 
-    def _read_cell(self, path: str, cell: types.CellType, names: Names, deep: int) -> None:
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not filled yet
-            return
-        self.read(path, value, names, deep + 1)
-
     def _read_function(self, path: str, function: Any, deep: int) -> None:
         """Reads a user's function completely; for a library's function, the user's function that it
         wraps.
@@ -287,7 +267,7 @@ class _Reader:
         if of_library(function.__globals__.get("__name__")):
             self._add(path, ("function", function.__module__, function.__qualname__))
             if function is os.getenv:
-                self._reads_environment = True
+                self.reads_environment = True
             if inner is not None:
                 self.read(path, inner, _NONE, deep + 1)
             for cell in function.__closure__ or ():
@@ -296,19 +276,19 @@ class _Reader:
                     self.read(path, held, _NONE, deep + 1)
             return
         names = names_of(code)
-        self.functions.append(weakref.ref(function))
-        self._texts |= names.texts
+        self.found.functions.append(weakref.ref(function))
+        self.texts |= names.texts
         self._add(f"{path}{CODE}", digest_of_code(code))
         if inner is not None:
             self.read(path, inner, names, deep + 1)
         defaults = function.__defaults__ or ()
         first = code.co_argcount - len(defaults)
-        given = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
-        for name, one in (*given, *(function.__kwdefaults__ or {}).items()):
+        defaulted = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
+        for name, one in (*defaulted, *(function.__kwdefaults__ or {}).items()):
             self.read(_joined(path, name), one, names, deep + 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._read_variable(path, name, _content(cell), names, deep)
-        wanted = names.globals | (names.texts if names.by_text else frozenset())
+        wanted = names.globals | _looked_up(names)
         for name in sorted(wanted):
             if name in function.__globals__:
                 self._read_variable(path, name, function.__globals__[name], names, deep)
@@ -337,7 +317,7 @@ class _Reader:
     def _read_module(self, path: str, module: types.ModuleType, names: Names, deep: int) -> None:
         self._add(path, ("module", module.__name__))
         if module.__name__.partition(".")[0] not in SETTLED:
-            wanted = names.attributes | (names.texts if names.by_text else frozenset())
+            wanted = names.attributes | _looked_up(names)
             self._read_named(path, vars(module).get, wanted, names, deep, module)
 
     def _read_named(
@@ -359,19 +339,19 @@ class _Reader:
         self._add(path, ("class", kind.__module__, kind.__qualname__))
         if of_library(kind.__module__):
             if issubclass(kind, os._Environ):
-                self._reads_environment = True
+                self.reads_environment = True
             return
         self._read_members(path, kind, kind, names, deep)
 
     def _read_object(self, path: str, value: Any, names: Names, deep: int, module: str) -> None:
         kind = type(value)
         if isinstance(value, JIT):
-            self.jitted |= not of_library(getattr(value, "__module__", None))
+            self.found.jitted |= not of_library(getattr(value, "__module__", None))
         if module.partition(".")[0] == "sklearn" and hasattr(value, "get_params"):
             self._add(path, kind.__qualname__)
-            found = None if self.digest is None else self.digest(value)
-            self._add(path, found)
-            if found is None and self.digest is not None:
+            digest = None if self.digest is None else self.digest(value)
+            self._add(path, digest)
+            if digest is None and self.digest is not None:
                 self._note(path)
             return
         if callable(state := getattr(kind, "state_dict", None)) and "torch" in sys.modules:
@@ -388,22 +368,23 @@ class _Reader:
             return
         before = self._left
         self._add(path, ("object", kind.__module__, kind.__qualname__))
-        if _is_frame(value):
+        if hasattr(kind, "to_numpy") and hasattr(kind, "__array__"):  # all become one array
             self._read_frame(path, value, names, deep)
-        own = _own(value)
+        attributes = getattr(value, "__dict__", None)
+        attributes = attributes if isinstance(attributes, Mapping) else {}
         for name in _WRAPPED:
-            inner = own.get(name, _EMPTY)
+            inner = attributes.get(name, _EMPTY)
             if callable(inner) and not isinstance(inner, type):
                 self.read(path, inner, names, deep + 1)
         if isinstance(value, JIT):
             self.read(path, getattr(value, "__wrapped__", None), names, deep + 1)
         # A library's own attributes are read where they are plain; its objects lead anywhere.
-        wanted = names.attributes | (names.texts if names.by_text else frozenset())
+        wanted = names.attributes | _looked_up(names)
         simple = (*PLAIN, np.ndarray, np.generic, jax.Array, list, tuple, dict)
         if isinstance(value, types.SimpleNamespace) or module == "argparse":
             simple = (object,)
         for name in sorted(self._known(value, wanted)):
-            one = own.get(name, _EMPTY)
+            one = attributes.get(name, _EMPTY)
             if one is not _EMPTY and isinstance(one, simple):
                 self.read(_joined(path, name), one, names, deep + 1)
         if not self.portable and before == self._left:
@@ -419,7 +400,7 @@ class _Reader:
 
     def _read_members(self, path: str, owner: Any, kind: type, names: Names, deep: int) -> None:
         """Reads what the code, and the methods that it names, use of an object or a class."""
-        wanted = set(names.attributes | (names.texts if names.by_text else frozenset()))
+        wanted = set(names.attributes | _looked_up(names))
         assigned, changes = set(names.assigned), set(names.changed)
         for base in kind.__mro__:  # called by operators, and without a name
             if not of_library(base.__module__):
@@ -431,31 +412,36 @@ class _Reader:
             for function in _functions(_static(owner, kind, name)):
                 if of_library(function.__globals__.get("__name__")):
                     continue
-                own = names_of(function.__code__)
-                self._texts |= own.texts
+                inside = names_of(function.__code__)
+                self.texts |= inside.texts
                 if name not in _MADE_IN:
-                    assigned |= own.assigned
-                    changes |= own.changed
-                more = set(own.attributes | (own.texts if own.by_text else frozenset())) - looked
+                    assigned |= inside.assigned
+                    changes |= inside.changed
+                more = set(inside.attributes | _looked_up(inside)) - looked
                 waiting |= more
                 looked |= more
         sets = {"attributes": looked, "assigned": assigned, "changed": changes}
         names = dataclasses.replace(names, **{name: frozenset(one) for name, one in sets.items()})
         for name in sorted(self._known(owner, looked)):
-            found = _static(owner, kind, name)
-            functions = _functions(found)
+            member = _static(owner, kind, name)
+            functions = _functions(member)
             for function in functions:
                 self.read(_joined(path, name), function, names, deep + 1)
             if functions or name in assigned or name.startswith("__"):
                 continue
-            if isinstance(found, _DESCRIPTORS):
-                found = _EMPTY if isinstance(owner, type) else _value_of(found, owner)
-            if found is not _EMPTY and not self._left_out(name, found, names):
-                self.read(_joined(path, name), found, names, deep + 1)
+            if isinstance(member, _DESCRIPTORS):
+                member = _EMPTY if isinstance(owner, type) else _value_of(member, owner)
+            if member is not _EMPTY and not self._left_out(name, member, names):
+                self.read(_joined(path, name), member, names, deep + 1)
         if isinstance(owner, dict | list | tuple | set) and not isinstance(owner, type):
             entries = [*owner.items()] if isinstance(owner, dict) else [*owner]
             for one in entries[: max(0, self._left) + 1]:
                 self.read(path, one, names, deep + 1)
+
+
+def _looked_up(names: Names) -> frozenset[str]:
+    """Texts by which a variable may be looked up."""
+    return names.texts if names.by_text else frozenset()
 
 
 def _short(text: str) -> str:
@@ -491,17 +477,12 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and (root == "builtins" or root in sys.stdlib_module_names)
 
 
-def _is_frame(value: Any) -> bool:
-    """Whether it is a frame, a series or an index, which all become one array."""
-    return all(hasattr(type(value), name) for name in ("to_numpy", "__array__"))
-
-
 def _names_within(value: functools.partial[Any], names: Names) -> Names:
     inner = value.func
     while isinstance(inner, functools.partial):
         inner = inner.func
-    own = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
-    return _both(names, own)
+    inside = names_of(inner.__code__) if isinstance(inner, types.FunctionType) else _NONE
+    return _both(names, inside)
 
 
 def _both(one: Names, other: Names) -> Names:
@@ -530,15 +511,10 @@ def of_library(module: Any) -> bool:
 def _leaves(value: Any) -> list[Any]:
     """Leaves of a pytree; an empty list for other values."""
     try:
-        found = jax.tree.leaves(value)
+        leaves = jax.tree.leaves(value)
     except Exception:  # the class's own code, which may fail for such an object
         return []
-    return [one for one in found if one is not value]
-
-
-def _own(value: Any) -> Mapping[str, Any]:
-    found = getattr(value, "__dict__", None)
-    return found if isinstance(found, Mapping) else {}
+    return [one for one in leaves if one is not value]
 
 
 def _static(owner: Any, kind: type, name: str) -> Any:
@@ -549,24 +525,21 @@ def _static(owner: Any, kind: type, name: str) -> Any:
         return _EMPTY
 
 
-def _functions(found: Any) -> list[types.FunctionType]:
+def _functions(member: Any) -> list[types.FunctionType]:
     """The Python functions behind a method or a property."""
-    if isinstance(found, staticmethod | classmethod):
-        found = found.__func__
-    if isinstance(found, property):
-        inner = [found.fget]
-    elif isinstance(found, functools.cached_property):
-        inner = [found.func]
-    elif isinstance(found, functools.partialmethod):
-        inner = [found.func]
+    if isinstance(member, staticmethod | classmethod):
+        member = member.__func__
+    if isinstance(member, property):
+        member = member.fget
+    elif isinstance(member, functools.cached_property | functools.partialmethod):
+        member = member.func
     else:
-        inner = [found]
-        while not isinstance(inner[0], types.FunctionType):
-            wrapped = getattr(inner[0], "__wrapped__", None)
-            if wrapped is None or wrapped is inner[0]:
+        while not isinstance(member, types.FunctionType):
+            wrapped = getattr(member, "__wrapped__", None)
+            if wrapped is None or wrapped is member:
                 return []
-            inner = [wrapped]
-    return [one for one in inner if isinstance(one, types.FunctionType)]
+            member = wrapped
+    return [member] if isinstance(member, types.FunctionType) else []
 
 
 def _value_of(slot: Any, owner: Any) -> Any:

@@ -106,8 +106,8 @@ def log_bounded_factor(total: Any, variation: Any, width: float) -> np.ndarray:
     s, v = np.maximum(total, 0.0) / width, np.asarray(variation) / width**2
     shape, x = v + 1.0, s + v + 1.0
     integral = gammaln(shape) + np.log(gammainc(shape, x)) - shape * np.log(x)
-    found = integral + (x - 1.0) - np.log(gammainc(1.0, 1.0))
-    return np.where(np.asarray(total) > 0, found, -np.inf)
+    factor = integral + (x - 1.0) - np.log(gammainc(1.0, 1.0))
+    return np.where(np.asarray(total) > 0, factor, -np.inf)
 
 
 def checked_level(level: Any, name: str = "level") -> float:

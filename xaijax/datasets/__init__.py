@@ -10,17 +10,8 @@ Reading order:
     fetch    `Table`, and its file: found, downloaded, and checked by its SHA-256
 """
 
-from xaijax.datasets.fetch import DataHashError as DataHashError
-from xaijax.datasets.fetch import DataNotFoundError as DataNotFoundError
-from xaijax.datasets.fetch import MissingExtraError as MissingExtraError
-from xaijax.datasets.fetch import Table as Table
-from xaijax.datasets.tables import adult as adult
-from xaijax.datasets.tables import arrests as arrests
-from xaijax.datasets.tables import bike as bike
-from xaijax.datasets.tables import cervical as cervical
-from xaijax.datasets.tables import diabetes as diabetes
-from xaijax.datasets.tables import titanic as titanic
-from xaijax.datasets.tables import wine as wine
+from xaijax.datasets.fetch import DataHashError, DataNotFoundError, MissingExtraError, Table
+from xaijax.datasets.tables import adult, arrests, bike, cervical, diabetes, titanic, wine
 
 __all__ = [
     "DataHashError",

@@ -6,7 +6,6 @@ Names prove nothing: a file is used only if its SHA-256 is a pinned one.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaijax.core.errors import InputError, XaiError
-from xaijax.core.optional import how_to
+from xaijax.core.errors import XaiError
+from xaijax.core.optional import require
 from xaijax.core.public import public_class
 
 if TYPE_CHECKING:
@@ -63,14 +62,12 @@ def digest(path: Path) -> str:
     return _checked[key]
 
 
-def optional(module: str) -> Any:
-    """Imports a library of the extra `[data]`, or raises an error that says how to install it."""
+def optional(module: str, install: str = "xaijax[data]") -> Any:
+    """Imports a library of an extra, or raises MissingExtraError that says how to install it."""
     try:
-        return importlib.import_module(module)
+        return require(module, install)
     except ImportError as error:
-        raise MissingExtraError(
-            f"xaijax.datasets needs {module}, which is not installed: {how_to('xaijax[data]')}"
-        ) from error
+        raise MissingExtraError(str(error)) from error
 
 
 def find(file: TableFile) -> CheckedFile:
@@ -101,14 +98,14 @@ def find(file: TableFile) -> CheckedFile:
 
 
 def _verified(path: Path, file: TableFile) -> CheckedFile:
-    found = digest(path)
-    if found not in file.sha256:
+    digest_found = digest(path)
+    if digest_found not in file.sha256:
         expected = " or ".join(file.sha256)
         raise DataHashError(
-            f"{path} has SHA-256 {found}, expected {expected}. "
+            f"{path} has SHA-256 {digest_found}, expected {expected}. "
             f"Replace the file by the original: {file.url or file.page}"
         )
-    return CheckedFile(path, found)
+    return CheckedFile(path, digest_found)
 
 
 def _download(pooch: Any, file: TableFile, target: Path) -> None:
@@ -202,11 +199,4 @@ class Table:
     @property
     def sha256(self) -> str:
         """SHA-256 of the file read; for several files their digests, joined by commas."""
-        return ",".join(found.sha256 for found in self.files)
-
-
-def choose(parameter: str, value: str, accepted: tuple[str, ...]) -> str:
-    """Returns the value, or raises InputError if it is not among the accepted ones."""
-    if not isinstance(value, str) or value not in accepted:
-        raise InputError(f"{parameter}={value!r} is not one of {', '.join(map(repr, accepted))}")
-    return value
+        return ",".join(file.sha256 for file in self.files)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from xaijax.core.checks import one_of
 from xaijax.core.public import public
-from xaijax.datasets.fetch import Table, TableFile, choose, find, optional
+from xaijax.datasets.fetch import Table, TableFile, find, optional
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,17 +44,17 @@ def files() -> dict[str, TableFile]:
 def _read(name: str, *dropped: str, **options: Any) -> Table:
     """Reads a file as comma-separated values; options go to `pandas.read_csv`."""
     file, pandas = files()[name], optional("pandas")
-    found = find(file)
-    frame = pandas.read_csv(found.path, names=file.columns, **options)
+    checked = find(file)
+    frame = pandas.read_csv(checked.path, names=file.columns, **options)
     y = frame.pop(file.target)
-    return Table(frame.drop(columns=list(dropped)), y, file.source, (found,))
+    return Table(frame.drop(columns=list(dropped)), y, file.source, (checked,))
 
 
 def _stacked(*parts: Table) -> Table:
     """Joins the rows of all parts, one part after the other."""
     concat = optional("pandas").concat
     X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
-    return Table(X, y, parts[0].source, tuple(found for one in parts for found in one.files))
+    return Table(X, y, parts[0].source, tuple(file for one in parts for file in one.files))
 
 
 @public
@@ -156,7 +157,7 @@ def bike(reading: Literal["raw", "anchors"] = "raw") -> Table:
         https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset. "anchors" is as prepared for
         https://github.com/viadee/anchorsOnR.
     """
-    if choose("reading", reading, ("raw", "anchors")) == "anchors":
+    if one_of(reading, "reading", ("raw", "anchors")) == "anchors":
         return _read("bike-anchors")
     return _read("bike", "casual", "registered")
 
@@ -189,7 +190,7 @@ def cervical(reading: Literal["raw", "anchors"] = "raw") -> Table:
         Repository, https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors. "anchors"
         is as prepared for https://github.com/viadee/anchorsOnR.
     """
-    if choose("reading", reading, ("raw", "anchors")) == "anchors":
+    if one_of(reading, "reading", ("raw", "anchors")) == "anchors":
         return _read("cervical-anchors")
     return _read("cervical", "Hinselmann", "Schiller", "Citology", na_values="?")
 
@@ -250,8 +251,8 @@ def adult(
         Becker and Kohavi, "Adult" (1996), UCI Machine Learning Repository,
         https://archive.ics.uci.edu/dataset/2/adult
     """
-    choose("reading", reading, ("raw", "shap", "qii"))
-    choose("part", part, ("train", "test", "all"))
+    one_of(reading, "reading", ("raw", "shap", "qii"))
+    one_of(part, "part", ("train", "test", "all"))
     parts = [_part(one) for one in (("train", "test") if part == "all" else (part,))]
     table = _stacked(*parts)
     if reading == "qii":

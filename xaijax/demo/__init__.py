@@ -23,10 +23,8 @@ import numpy as np
 
 from xaijax import plots
 from xaijax.commands.explain import picture
-from xaijax.commands.files import remove_run
-from xaijax.core.errors import InputError
-from xaijax.core.optional import require
-from xaijax.datasets import MissingExtraError
+from xaijax.commands.files import folder_of, remove_run
+from xaijax.datasets.fetch import optional
 from xaijax.demo.data import Figures, demo_data, model_name, results, what_runs
 from xaijax.demo.network import logit, probability, train
 from xaijax.methods.explainer.explainer import Explainer
@@ -49,8 +47,9 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
         MissingExtraError: pandas, pooch, matplotlib or jinja2 is not installed.
         DataHashError: the bytes of a file of Adult differ from the expected ones.
     """
-    folder = _folder(out)
-    _require_extras()
+    folder = folder_of(out, "out")
+    for module in ("pandas", "pooch", "matplotlib", "jinja2"):  # before the work, not after it
+        optional(module, "xaijax[data,plots]")
     data = demo_data(seed)
     print(what_runs(data), flush=True)
 
@@ -78,12 +77,9 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
     )
 
     written = _write(explanation, folder, model_name(data))
-    figures = Figures(
-        train_seconds=train_seconds,
-        accuracy=float((answers == data.y_test).mean()),
-        majority=float(max(data.y_test.mean(), 1 - data.y_test.mean())),
-        rows_wanted=rows,
-    )
+    share = data.y_test.mean()
+    accuracy = float((answers == data.y_test).mean())
+    figures = Figures(train_seconds, accuracy, float(max(share, 1 - share)), rows)
     print(results(explanation, data, figures))
     print("\n".join(["", "Written", *(f"  {path}" for path in written)]))
     return explanation
@@ -92,26 +88,6 @@ def run(out: str | os.PathLike[str], *, rows: int = 1000, seed: int = 0) -> Expl
 def _drawn(frame: DataFrame, count: int, draw: np.random.Generator) -> np.ndarray:
     """Positions of at most `count` rows of the frame, each once, in random order."""
     return draw.choice(len(frame), min(count, len(frame)), replace=False)
-
-
-def _folder(out: str | os.PathLike[str]) -> Path:
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"out: cannot make the folder {folder}: {error.strerror}.") from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"out: the folder {folder} cannot be written to.")
-    return folder
-
-
-def _require_extras() -> None:
-    """Raises for missing libraries before the work, not after."""
-    for module in ("pandas", "pooch", "matplotlib", "jinja2"):
-        try:
-            require(module, "xaijax[data,plots]")
-        except ImportError as error:
-            raise MissingExtraError(f"The demo cannot run: {error}") from error
 
 
 def _write(explanation: Explanation, folder: Path, model: str) -> list[Path]:

@@ -54,13 +54,9 @@ def train(X: np.ndarray, y: np.ndarray, steps: int, seed: int) -> Params:
 
 def _layers(widths: tuple[int, ...], key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
     keys = jax.random.split(key, len(widths) - 1)
-    return [
-        (
-            jax.random.normal(k, (fan_in, fan_out)) * np.float32(np.sqrt(2 / fan_in)),
-            jnp.zeros(fan_out),
-        )
-        for k, fan_in, fan_out in zip(keys, widths, widths[1:], strict=False)
-    ]
+    scales = np.sqrt(2 / np.array(widths)).astype(np.float32)
+    layers = zip(keys, scales, widths, widths[1:], strict=False)
+    return [(jax.random.normal(k, (n, m)) * scale, jnp.zeros(m)) for k, scale, n, m in layers]
 
 
 @jax.jit

@@ -19,30 +19,17 @@ Reading order:
 
 from typing import TYPE_CHECKING
 
-from xaijax.plots.bar import background_spread as background_spread
-from xaijax.plots.bar import bar as bar
-from xaijax.plots.bar import worth as worth
-from xaijax.plots.beeswarm import beeswarm as beeswarm
-from xaijax.plots.convergence import compare as compare
-from xaijax.plots.convergence import convergence as convergence
-from xaijax.plots.convergence import faithfulness as faithfulness
-from xaijax.plots.groups import groups as groups
-from xaijax.plots.groups import methods as methods
-from xaijax.plots.heatmap import correlation as correlation
-from xaijax.plots.heatmap import heatmap as heatmap
-from xaijax.plots.images import image as image
-from xaijax.plots.images import images as images
-from xaijax.plots.interactions import dependence as dependence
-from xaijax.plots.interactions import interactions as interactions
-from xaijax.plots.interactions import network as network
-from xaijax.plots.interactions import pairs as pairs
-from xaijax.plots.rules import kept as kept
-from xaijax.plots.rules import rules as rules
-from xaijax.plots.scatter import scatter as scatter
-from xaijax.plots.tokens import tokens as tokens
-from xaijax.plots.waterfall import force as force
-from xaijax.plots.waterfall import profile as profile
-from xaijax.plots.waterfall import waterfall as waterfall
+from xaijax.plots.bar import background_spread, bar, worth
+from xaijax.plots.beeswarm import beeswarm
+from xaijax.plots.convergence import compare, convergence, faithfulness
+from xaijax.plots.groups import groups, methods
+from xaijax.plots.heatmap import correlation, heatmap
+from xaijax.plots.images import image, images
+from xaijax.plots.interactions import dependence, interactions, network, pairs
+from xaijax.plots.rules import kept, rules
+from xaijax.plots.scatter import scatter
+from xaijax.plots.tokens import tokens
+from xaijax.plots.waterfall import force, profile, waterfall
 
 if not TYPE_CHECKING:  # a checker shall see the names that there are
     from xaijax.core.elsewhere import of_plots as __getattr__  # noqa: F401

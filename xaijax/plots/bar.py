@@ -10,7 +10,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.background import BackgroundSpread
 from xaijax.results.explanation import Explanation
 from xaijax.results.guest_worth import GuestWorth
@@ -135,7 +134,7 @@ def _stacked(ax: Axes, lengths: np.ndarray, output_names: tuple[str, ...]) -> np
     if len(rest):
         layers.append((lengths[:, rest].sum(axis=1), style.GREY, style.others_name(rest)))
     left = np.zeros(len(lengths))
-    labels = shorten([name for _, _, name in layers], 24)
+    labels = style.shorten([name for _, _, name in layers], 24)
     for (length, colour, _), label in zip(layers, labels, strict=True):
         rows = np.arange(len(lengths))
         ax.barh(rows, length, left=left, height=0.68, color=colour, label=label)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaijax.core import checks
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
@@ -57,8 +58,7 @@ def beeswarm(
         >>> axes.get_xlabel()
         'Shapley value (2 instances)'
     """
-    style.check(explanation, max_display, private=True)
-    explanation = style.one_output(explanation, output, "beeswarm")
+    explanation = style.checked(explanation, output, "beeswarm", max_display, private=True)
     shown, others = style.split(mean_abs(explanation), max_display)
     total = len(explanation)
     explanation = style.at_most(explanation, MOST_DOTS)
@@ -81,7 +81,8 @@ def beeswarm(
             axes.hlines(heights, low, high, colors=style.GREY, linewidth=0.8, zorder=2)
         colours = _colours(levels[row], N, colour_map)
         axes.scatter(values[:, row], heights, c=colours, **style.many_dots(N, 13))
-    xlabel = f"{style.value_name(explanation)} ({_count(N, total)})"
+    count = f"{N:,} of {total:,} instances" if N < total else checks.count(total, "instance")
+    xlabel = f"{style.value_name(explanation)} ({count})"
     if half is not None and lines:
         xlabel += style.intervals(explanation, half[:, shown])
     notes = [style.not_shown(others).strip()] if len(others) else []
@@ -96,12 +97,6 @@ def beeswarm(
     if scaled:
         _colour_bar(axes, colour_map)
     return axes
-
-
-def _count(drawn: int, total: int) -> str:
-    if drawn < total:
-        return f"{drawn:,} of {total:,} instances"
-    return f"{total:,} instance" + ("s" if total > 1 else "")
 
 
 def _levels(column: np.ndarray | None) -> np.ndarray | None:

@@ -12,12 +12,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
-from xaijax.plots.waterfall import chosen_instance
 from xaijax.results.comparison import Comparison
 from xaijax.results.explanation import Explanation
 from xaijax.results.judgement import Judgement, Judgements
 from xaijax.results.same_question import refuse_other_numbers
+from xaijax.results.selection import resolve
 from xaijax.results.summary import ranking
 
 if TYPE_CHECKING:
@@ -67,14 +66,16 @@ def convergence(
         >>> axes.lines[0].get_xydata().tolist()
         [[100.0, 1.2], [1000.0, 1.0]]
     """
-    found = [_one(one, instance, max_display, output) for one in _checked(explanations)]
-    names = found[0].feature_names
-    if any(one.feature_names != names for one in found):
+    plot = "convergence"
+    checked = [style.checked(one, output, plot, max_display) for one in _checked(explanations)]
+    checked = [style.chosen_instance(one, instance, plot) for one in checked]
+    names = checked[0].feature_names
+    if any(one.feature_names != names for one in checked):
         raise InputError("explanations: their players differ; pass those of the same players.")
-    for one in found[1:]:
-        _refuse_another(found[0], one)
-    exact = [one for one in found if one.exact]
-    sampled = sorted((one for one in found if not one.exact), key=_budget)
+    for one in checked[1:]:
+        _refuse_another(checked[0], one)
+    exact = [one for one in checked if one.exact]
+    sampled = sorted((one for one in checked if not one.exact), key=_budget)
     budgets = np.array([_budget(one) for one in sampled])
     if len(sampled) < 2 or len(exact) > 1 or len(np.unique(budgets)) < len(budgets):
         raise InputError(
@@ -90,7 +91,7 @@ def convergence(
     half = np.stack([one.half_widths()[0] for one in sampled])[:, shown]
 
     axes = style.new_axes(ax, 9, width=8.6)
-    for row, name in enumerate(shorten([names[j] for j in shown], 24)):
+    for row, name in enumerate(style.shorten([names[j] for j in shown], 24)):
         colour, y, width = style.OUTPUTS[row], values[:, row], half[:, row]
         axes.plot(budgets, y, "o-", color=colour, markersize=4, linewidth=1.2, label=name)
         axes.fill_between(budgets, y - width, y + width, color=colour, alpha=0.18, linewidth=0)
@@ -104,8 +105,8 @@ def convergence(
     note += "; dashed: exact" if exact else ""
     if len(names) > len(shown):
         note += f"\n{len(names) - len(shown)} players of smaller values are not shown"
-    style.plain(axes, f"budget: coalitions of the instance{note}", style.value_name(found[0]))
-    style.write_title(axes, style.title_of_one(found[0]))
+    style.plain(axes, f"budget: coalitions of the instance{note}", style.value_name(checked[0]))
+    style.write_title(axes, style.title_of_one(checked[0]))
     return axes
 
 
@@ -119,11 +120,6 @@ def _checked(explanations: Any) -> list[Any]:
     return list(explanations)
 
 
-def _one(one: Any, instance: Any, max_display: Any, output: Any) -> Explanation:
-    style.check(one, max_display)
-    return chosen_instance(style.one_output(one, output, "convergence"), instance, "convergence")
-
-
 def _refuse_another(first: Explanation, one: Explanation) -> None:
     """Raises unless both answer one question: the same row, model and background, if known."""
     for field, what in (("rows", "backgrounds"), ("model", "models")):
@@ -132,13 +128,12 @@ def _refuse_another(first: Explanation, one: Explanation) -> None:
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
     if first.kind != one.kind:
         raise InputError(
-            f"explanations: they are of different indices, {first.kind!r} and {one.kind!r}; pass "
-            "those of one question."
+            f"explanations: got the indices {first.kind!r} and {one.kind!r}; pass one question."
         )
     called = "explanations: the first", "another"
     refuse_other_numbers(first, one, called, paired=True)
-    for own, other in zip(first.player_data(), one.player_data(), strict=True):
-        if own is not None and other is not None and not np.array_equal(own, other):
+    for column, other in zip(first.player_data(), one.player_data(), strict=True):
+        if column is not None and other is not None and not np.array_equal(column, other):
             raise InputError("explanations: their instances differ; pass those of the same row.")
 
 
@@ -146,8 +141,7 @@ def _budget(one: Explanation) -> int:
     budget = one.stats.get("budget")
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise InputError(
-            f"explanations: one that is not exact has the budget {budget!r} in its stats; pass "
-            "those of Explainer(..., budget=...)."
+            f"explanations: one has the budget {budget!r}; pass those of Explainer(budget=...)."
         )
     return int(budget)
 
@@ -194,9 +188,15 @@ def compare(
     shift, low, high = (getattr(comparison, f"{start}{one}") for one in ("shift", "low", "high"))
     chosen = None
     if comparison.output_names is not None:
-        k = _output(comparison, output)
+        names, k = comparison.output_names, None
+        if output is not None:
+            k = resolve(output, len(names), names, "output")[1]
+        if k is None:
+            raise InputError(
+                f"output: got {output!r}; there are {len(names)}: {', '.join(names[:6])}."
+            )
         shift, low, high = (one[:, k] for one in (shift, low, high))
-        chosen = style.elide(comparison.output_names[k])
+        chosen = style.elide(names[k])
     elif output is not None:
         raise InputError(f"output: got {output!r}, but there is one output; leave output out.")
     shown = ranking(np.abs(shift))[:max_display]
@@ -209,21 +209,10 @@ def compare(
     what = "mean |value|" if of == "size" else "mean value"
     label = f"shift of {what}; lines hold together at {100 * comparison.confidence:.3g} %"
     names = [comparison.feature_names[j] for j in shown]
-    told = style.title_of_facts(comparison.provenance, chosen)
-    parts = [told, "paired instances" if comparison.paired else None]
+    title = style.title_of_facts(comparison.provenance, chosen)
+    parts = [title, "paired instances" if comparison.paired else None]
     style.dress(axes, names, label, ", ".join(filter(None, parts)) or None)
     return axes
-
-
-def _output(comparison: Comparison, output: int | str | None) -> int:
-    """The position of one of the outputs."""
-    names = comparison.output_names or ()
-    if isinstance(output, str) and output in names:
-        return names.index(output)
-    if isinstance(output, int | np.integer) and not isinstance(output, bool):
-        if -len(names) <= output < len(names):
-            return int(output) % len(names)
-    raise InputError(f"output: got {output!r}; there are {len(names)}: {', '.join(names[:6])}.")
 
 
 @public
@@ -260,7 +249,7 @@ def faithfulness(
     checks.passed(judged, "judged", Judgements, "what xaijax.judge returned")
     checks.one_of(which, "which", ("insertion", "deletion"))
     axes = style.new_axes(ax, 8)
-    names = shorten(list(judged))
+    names = style.shorten(list(judged))
     for place, (name, one) in enumerate(zip(names, judged.values(), strict=True)):
         if one.curves is None:
             raise InputError("judged: it has no curves. Say xaijax.judge(..., curves=True).")
@@ -269,11 +258,11 @@ def faithfulness(
         colour = style.OUTPUTS[place % len(style.OUTPUTS)]
         label = f"{name}: {style.number(area)} ± {style.number(error, 1)}"
         axes.plot(np.arange(len(curve)), curve, color=colour, label=label)
-    kept = "kept" if which == "insertion" else "replaced"
-    axes.set_xlabel(f"players {kept}, largest value first", color=style.ink(), fontsize=9.5)
+    state = "kept" if which == "insertion" else "replaced"
+    axes.set_xlabel(f"players {state}, largest value first", color=style.ink(), fontsize=9.5)
     ticker = require("matplotlib.ticker", "xaijax[plots]")
     axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     axes.set_ylabel("v minus its base value", color=style.ink(), fontsize=9.5)
-    axes.set_title(f"{which}: area ± standard error", loc="left", fontsize=10.5, color=style.ink())
+    style.head(axes, f"{which}: area ± standard error", 10.5)
     style.legend(axes)
     return axes

@@ -12,7 +12,6 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import half_widths
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import refuse_other_numbers
 
@@ -58,16 +57,16 @@ def groups(
         >>> [text.get_text() for text in axes.texts]
         ['2', '0.25']
     """
-    style.check(explanation, max_display)
-    explanation = style.one_output(explanation, output, "groups")
+    explanation = style.checked(explanation, output, "groups", max_display)
     names, codes = _groups(groups, len(explanation))
-    found = [_mean(explanation.values[codes == g]) for g in range(len(names))]
-    means, half = (np.stack(part) for part in zip(*found, strict=True))  # [groups, P] each
+    each = [_mean(explanation.values[codes == g]) for g in range(len(names))]
+    means, half = (np.stack(part) for part in zip(*each, strict=True))  # [groups, P] each
     disparity = np.ptp(means, axis=0)
     shown, others = style.split(disparity, max_display)
 
     sizes = np.bincount(codes)
-    labels = [f"{name} ({size:,})" for name, size in zip(shorten(names, 20), sizes, strict=True)]
+    labels = zip(style.shorten(names, 20), sizes, strict=True)
+    labels = [f"{name} ({size:,})" for name, size in labels]
     axes = style.dot_rows(ax, means[:, shown], half[:, shown], labels)
     low, high = axes.get_xlim()
     axes.set_xlim(low, high + 0.16 * (high - low))
@@ -85,10 +84,10 @@ def groups(
 
 def _groups(groups: Any, N: int) -> tuple[list[str], np.ndarray]:
     """The names of the groups, and the position of each instance's group [N]."""
-    given = checks.listed(groups, "groups", "the group of each instance")
-    if len(given) != N:
-        raise InputError(f"groups: got {len(given):,} for {N:,} instances; pass one for each.")
-    keys = [_key(one) for one in given]
+    labels = checks.listed(groups, "groups", "the group of each instance")
+    if len(labels) != N:
+        raise InputError(f"groups: got {len(labels):,} for {N:,} instances; pass one for each.")
+    keys = [_key(one) for one in labels]
     kinds = sorted(set(keys))
     place = {key: g for g, key in enumerate(kinds)}
     codes = np.array([place[key] for key in keys])
@@ -168,12 +167,12 @@ def methods(
         >>> [line.get_xdata().tolist() for line in axes.lines[1:]]
         [[3.0, 1.0], [2.0, -1.0]]
     """
-    found = _checked(explanations, max_display, output)
+    checked = _checked(explanations, max_display, output)
     checks.yes_or_no(relative, "relative")
-    first = next(iter(found.values()))
+    first = next(iter(checked.values()))
     names = first.feature_names
-    alone = all(len(one) == 1 for one in found.values())
-    each = [_of(one, names, alone) for one in found.values()]
+    alone = all(len(one) == 1 for one in checked.values())
+    each = [_of(one, names, alone) for one in checked.values()]
     sizes, halves = (np.stack(part) for part in zip(*each, strict=True))  # [explanations, P] each
     if relative:
         total = np.abs(sizes).sum(axis=1, keepdims=True)
@@ -181,15 +180,15 @@ def methods(
         sizes, halves = sizes / total, halves / total
     shown, others = style.split(np.abs(sizes).mean(axis=0), max_display)
 
-    labels = shorten(list(found), 20)
+    labels = style.shorten(list(checked), 20)
     axes = style.dot_rows(ax, sizes[:, shown], halves[:, shown], labels)
-    kinds = {style.value_name(one) for one in found.values()}
+    kinds = {style.value_name(one) for one in checked.values()}
     what = kinds.pop() if len(kinds) == 1 else "value"
     xlabel = what if alone else f"mean |{what}|"
     xlabel += ", share of each explanation's sum" if relative else ""
-    if any(style.half_widths(one) is not None for one in found.values()):
+    if any(style.half_widths(one) is not None for one in checked.values()):
         xlabel += style.intervals(first, halves[:, shown])
-    titles = {style.title_of(one) for one in found.values()}
+    titles = {style.title_of(one) for one in checked.values()}
     title = titles.pop() if len(titles) == 1 else None
     style.dress(axes, [names[j] for j in shown], xlabel + style.not_shown(others), title)
     return axes
@@ -202,26 +201,25 @@ def _checked(explanations: Any, max_display: Any, output: Any) -> dict[str, Expl
         raise InputError(
             f"explanations: got {len(explanations)}; pass 2 to {len(style.OUTPUTS)} of them."
         )
-    found = {}
+    checked = {}
     for name, one in explanations.items():
         style.check(one, max_display)
         chosen = None if one.output_names is None else output
-        found[str(name)] = style.one_output(one, chosen, "methods")
-    names = set(next(iter(found.values())).feature_names)
-    for name, one in found.items():
+        checked[str(name)] = style.one_output(one, chosen, "methods")
+    names = set(next(iter(checked.values())).feature_names)
+    for name, one in checked.items():
         if set(one.feature_names) != names:
             odd = sorted(names ^ set(one.feature_names))[:3]
             raise InputError(
-                f"explanations: {name!r} has other players, {odd} say; pass explanations of the "
-                "same players."
+                f"explanations: {name!r} has other players, {odd} say; pass those of the same ones."
             )
-    first = next(iter(found))
-    for name, one in found.items():
+    first = next(iter(checked))
+    for name, one in checked.items():
         called = f"explanations: {first!r}", repr(name)
-        refuse_other_numbers(found[first], one, called)
+        refuse_other_numbers(checked[first], one, called)
     if output is not None and all(one.output_names is None for one in explanations.values()):
         raise InputError(f"output: got {output!r}, but each has one output; leave output out.")
-    return found
+    return checked
 
 
 def _of(one: Explanation, names: tuple[str, ...], alone: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import mean_abs
 
@@ -64,9 +62,8 @@ def heatmap(
         >>> axes.images[0].get_array().tolist()
         [[-3.0, 2.9, 3.0], [0.0, 1.0, 1.0]]
     """
-    style.check(explanation, max_display)
+    explanation = style.checked(explanation, output, "heatmap", max_display)
     checks.one_of(order, "order", ("similarity", "output", "given"))
-    explanation = style.one_output(explanation, output, "heatmap")
     total = len(explanation)
     shown, others = style.split(mean_abs(explanation), max_display)  # of all instances
     widest = style.widest(explanation)
@@ -81,13 +78,13 @@ def heatmap(
         values, cmap=pixels.colour_map(None), vmin=-limit, vmax=limit, aspect="auto",
         interpolation="nearest",
     )  # fmt: skip
-    told = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
+    count = f"{len(places):,} of {total:,}" if total > MOST else f"{total:,}"
     how = {
         "similarity": "similar ones next to each other",
         "output": "by base value + values",
         "given": "as given",
     }
-    xlabel = f"{told} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
+    xlabel = f"{count} instance{'s' if total > 1 else ''}, {how[order]}{style.not_shown(others)}"
     xlabel += widest
     names = [explanation.feature_names[j] for j in shown]
     style.dress(axes, names, xlabel, style.title_of(explanation))
@@ -122,13 +119,8 @@ def _strip(axes: Axes, answers: np.ndarray) -> None:
     edges = np.arange(len(answers) + 1) - 0.5
     axes.stairs(bottom + level * (top - bottom), edges, color=style.ink(), lw=1, baseline=None)
     for row, answer in ((bottom, low), (top, high)) if high > low else ((bottom, low),):
-        axes.annotate(
-            style.number(answer), (-0.5, row), xytext=(-4, 0), textcoords="offset points",
-            ha="right", va="center", fontsize=8, color=style.ink(),
-        )  # fmt: skip
-    axes.text(
-        -0.5, (top + bottom) / 2, "base + values  ", ha="right", va="center", color=style.ink()
-    )
+        style.beside(axes, -0.5, row, style.number(answer), -4, 8)
+    style.note(axes, -0.5, (top + bottom) / 2, "base + values  ", ha="right", fontsize=None)
     axes.set_ylim(axes.get_ylim()[0], -STRIP - 0.5)
 
 
@@ -166,17 +158,16 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
         >>> [cell.get_text() for cell in axes.texts]
         ['1.00', '0.60', '0.60', '1.00']
     """
-    yes_or_no(colorbar, "colorbar")
-    style.check(explanation, 1)
+    checks.yes_or_no(colorbar, "colorbar")
+    style.check(explanation)
     matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")
     if matrix is None or names is None:
         raise InputError(
-            f"explanation of kind {explanation.kind!r} holds no correlations; pass explanation_ of "
-            "a fitted xaijax.AEC."
+            f"explanation of kind {explanation.kind!r} holds no correlations; pass an AEC's."
         )
     F = len(names)
     places = range(0, F, named_each(F))
-    shown = shorten([names[j] for j in places])
+    shown = style.shorten([names[j] for j in places])
     scale = style.scale(style.DOWN, "#ffffff", style.UP)
     texts = _two_digits if F <= NUMBERED else None
     axes, image = style.cells(ax, matrix, scale, (-1, 1), shown, places, min(F, NAMED), texts, 7)

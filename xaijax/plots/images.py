@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax.core.checks import yes_or_no
+from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -77,12 +76,11 @@ def images(
         >>> figure.axes[1].images[0].get_array().tolist()
         [[1.0, 0.5], [0.0, 2.0]]
     """
-    style.check(explanation, 1)
+    style.check(explanation)
     N = len(explanation)
     if N > MOST_IMAGES:
         raise InputError(
-            f"explanation: it has {N:,} instances and a grid shows at most {MOST_IMAGES}; choose "
-            f"some, explanation[:{MOST_IMAGES}]."
+            f"explanation: it has {N:,} instances; choose some, explanation[:{MOST_IMAGES}]."
         )
     if explanation.data is None:
         raise InputError("explanation: it holds no data, so there are no images to draw.")
@@ -98,14 +96,14 @@ def images(
     size = (INCHES * wide + 0.9, (high + 0.3) * N + 0.4)
     figure, grid = pyplot.subplots(N, wide, figsize=size, squeeze=False, layout="constrained")
     chosen = len(columns) > 1 or outputs is not None
-    own = style.output_of_each(explanation) or [None] * N
-    people = shorten(explanation.instance_names or (), 18)
+    outs = style.output_of_each(explanation) or [None] * N
+    people = style.shorten(explanation.instance_names or (), 18)
     heads = [
-        [one.provenance.get("selected_output") if chosen else own[n] for one in columns]
+        [one.provenance.get("selected_output") if chosen else outs[n] for one in columns]
         for n in range(N)
     ]
-    told = sorted({str(head) for row in heads for head in row})
-    brief = dict(zip(told, shorten(told, 12), strict=True))
+    texts = sorted({str(head) for row in heads for head in row})
+    brief = dict(zip(texts, style.shorten(texts, 12), strict=True))
     picture = None
     for n in range(N):
         levels = pixels.shown(np.asarray(explanation.data)[n], lattice)
@@ -155,8 +153,7 @@ def _outputs(explanation: Explanation, outputs: Any) -> list[Explanation]:
     chosen = list(range(len(names))) if outputs is None else list(outputs)
     if not 1 <= len(chosen) <= MOST_OUTPUTS:
         raise InputError(
-            f"outputs: {len(chosen):,} were chosen and a grid shows 1 to {MOST_OUTPUTS}; pass a "
-            "list of names or positions."
+            f"outputs: {len(chosen):,} were chosen; pass 1 to {MOST_OUTPUTS} names or positions."
         )
     return [style.one_output(explanation, one, "images") for one in chosen]
 
@@ -221,15 +218,9 @@ def image(
         >>> axes.images[0].get_array().tolist()
         [[1.0, -2.0], [0.0, 0.5]]
     """
-    yes_or_no(colorbar, "colorbar")
-    yes_or_no(outline, "outline")
-    style.check(explanation, 1)
-    if len(explanation) > 1:
-        raise InputError(
-            f"explanation: image draws one instance and the explanation has {len(explanation):,}; "
-            "choose one, explanation[0]."
-        )
-    one = style.one_output(explanation, output, "image")
+    checks.yes_or_no(colorbar, "colorbar")
+    checks.yes_or_no(outline, "outline")
+    one = style.chosen_instance(style.checked(explanation, output, "image"), None, "image")
     one, lattice = pixels.as_images(one, shape)
     owner = pixels.numbering(players, *lattice[:2])
     columns = pixels.columns_of(one, math.prod(lattice), owner, lattice)

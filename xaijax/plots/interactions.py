@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaijax.core import checks
-from xaijax.core.checks import yes_or_no
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
-from xaijax.results import interaction_forms
-from xaijax.results.interactions import Interactions
+from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.set_keys import named
 from xaijax.results.shared_fields import as_numbers, player_columns
 from xaijax.tables.rows import rows_of
@@ -56,15 +53,15 @@ def interactions(
         >>> [cell.get_text() for cell in axes.texts]
         ['+2', '+2', '+2', '+2']
     """
-    yes_or_no(colorbar, "colorbar")
-    found = of_pairs(interactions, max_display, output, "interactions")
-    one = len(found) == 1
-    matrix = found.matrix[0] if one else np.abs(found.matrix).mean(axis=0)
+    checks.yes_or_no(colorbar, "colorbar")
+    result = of_pairs(interactions, max_display, output, "interactions")
+    one = len(result) == 1
+    matrix = result.matrix[0] if one else np.abs(result.matrix).mean(axis=0)
     off = np.abs(matrix) * ~np.eye(len(matrix), dtype=bool)
     shown = np.sort(np.argsort(-off.sum(axis=1), kind="stable")[:max_display])
     matrix = matrix[np.ix_(shown, shown)]
     n = len(shown)
-    names = shorten([found.feature_names[p] for p in shown])
+    names = style.shorten([result.feature_names[p] for p in shown])
     colours = [style.DOWN, "#ffffff", style.UP] if one else ["#ffffff", style.UP]
     most = float(np.abs(matrix).max()) or 1.0
     ends = -most if one else 0.0, most
@@ -73,46 +70,46 @@ def interactions(
         ax, matrix, style.scale(*colours), ends, names, range(n), n, texts, 7.5
     )
     if colorbar:
-        label = name_of(found) if one else f"mean |{name_of(found)}|"
+        label = value_name(result) if one else f"mean |{value_name(result)}|"
         style.colour_bar(axes, image, label)
-    picture_title(axes, found)
+    picture_title(axes, result)
     return axes
 
 
-def of_one_output(given: Any, output: int | str | None, plot: str) -> Interactions:
+def of_one_output(result: Any, output: int | str | None, plot: str) -> Interactions:
     """Interactions [N, M] of one output, finite, of at least one instance.
 
     Raises:
         InputTypeError: it is not Interactions.
         InputError: there is nothing to draw, or there are several outputs and none is chosen.
     """
-    checks.passed(given, "interactions", Interactions, "what explainer.interactions(X) returned")
-    if len(given) == 0:
+    checks.passed(result, "interactions", Interactions, "what explainer.interactions(X) returned")
+    if len(result) == 0:
         raise InputError("interactions: there are no instances, so there is nothing to draw.")
-    given = style.one_output(given, output, plot)
-    if not np.isfinite(given.values).all():
+    result = style.one_output(result, output, plot)
+    if not np.isfinite(result.values).all():
         raise InputError("interactions: some values are not finite; draw the other instances.")
-    return given
+    return result
 
 
-def of_pairs(given: Any, max_display: Any, output: int | str | None, plot: str) -> Interactions:
+def of_pairs(every: Any, max_display: Any, output: int | str | None, plot: str) -> Interactions:
     """The same for pictures of feature pairs, without larger sets."""
     checks.whole_number(max_display, "max_display")
-    found = of_one_output(given, output, plot)
-    largest = max(map(len, found.sets))
+    result = of_one_output(every, output, plot)
+    largest = max(map(len, result.sets))
     if largest > 2:
         by = "xaijax.report" if plot == "report" else f"plots.{plot}"
         raise InputError(
             f"interactions: {by} draws pairs, but there are sets of {largest} players. "
             "Say explainer.interactions(X, order=2), or draw xaijax.plots.pairs."
         )
-    refuse_single_players(found)
-    return found
+    refuse_single_players(result)
+    return result
 
 
-def refuse_single_players(found: Interactions) -> None:
+def refuse_single_players(result: Interactions) -> None:
     """Raises InputError if there is no set of two players or more."""
-    if max(map(len, found.sets)) < 2:
+    if max(map(len, result.sets)) < 2:
         raise InputError(
             "interactions: there are single players only, of order 1; say order=2 for pairs."
         )
@@ -125,14 +122,9 @@ def shown_number(value: float, most: float, sign: bool) -> str:
     return style.number(value, sign=sign)
 
 
-def name_of(found: Interactions) -> str:
-    """The name of one number."""
-    return interaction_forms.value_name(found)
-
-
-def picture_title(ax: Axes, found: Interactions) -> None:
+def picture_title(ax: Axes, result: Interactions) -> None:
     """Writes the instance and the output, if there is one of each, and the measured quantity."""
-    title = style.title_of_one(found) if len(found) == 1 else style.title_of(found)
+    title = style.title_of_one(result) if len(result) == 1 else style.title_of(result)
     style.write_title(ax, title, int(style.room(ax, []) / style.TITLE_INCHES))
 
 
@@ -169,14 +161,14 @@ def pairs(
         'age & pay'
     """
     checks.whole_number(max_display, "max_display")
-    found = of_one_output(interactions, output, "pairs")
-    refuse_single_players(found)
-    joined = [m for m, S in enumerate(found.sets) if len(S) > 1]
-    one = len(found) == 1
-    value = found.values[0] if one else np.abs(found.values).mean(axis=0)
+    result = of_one_output(interactions, output, "pairs")
+    refuse_single_players(result)
+    joined = [m for m, S in enumerate(result.sets) if len(S) > 1]
+    one = len(result) == 1
+    value = result.values[0] if one else np.abs(result.values).mean(axis=0)
     order = sorted(joined, key=lambda m: -abs(value[m]))[:max_display]
     length, rows = value[order], np.arange(len(order))
-    half = found.half_widths().mean(axis=0)[order]
+    half = result.half_widths().mean(axis=0)[order]
     axes = style.new_axes(ax, len(order))
     colours = [style.UP if v > 0 and one else style.DOWN for v in length]
     axes.barh(rows, length, height=0.68, color=colours)
@@ -185,18 +177,18 @@ def pairs(
         reach = end + (half[row] if known[row] else 0.0)
         text = shown_number(float(end), float(np.abs(length).max()), one)
         style.beside(axes, max(reach, 0.0), row, text)
-    name = name_of(found)
-    label = name if one else f"mean |{name}| over {len(found):,} instances"
-    label += style.intervals(found, half)
-    names = shorten(found.feature_names, 44 // max(len(found.sets[m]) for m in order))
-    sets = [named(tuple(names[p] for p in found.sets[m])) for m in order]
+    name = value_name(result)
+    label = name if one else f"mean |{name}| over {len(result):,} instances"
+    label += style.intervals(result, half)
+    names = style.shorten(result.feature_names, 44 // max(len(result.sets[m]) for m in order))
+    sets = [named(tuple(names[p] for p in result.sets[m])) for m in order]
     style.dress(axes, sets, label, None, limit=None)
     reach = np.where(known, half, 0.0)
     low, high = min(0.0, (length - reach).min()), max(0.0, (length + reach).max())
     room = 0.16 * ((high - low) or 1.0)
     axes.set_xlim(low - (room / 2 if low < 0 else 0), high + room)
     axes.axvline(0, color=style.faint(), linewidth=0.8)
-    picture_title(axes, found)
+    picture_title(axes, result)
     return axes
 
 
@@ -234,14 +226,14 @@ def network(
         >>> len(axes.lines), [name.get_text() for name in axes.texts[:3]]
         (1, ['age', 'pay', 'sex'])
     """
-    found = of_pairs(interactions, max_display, output, "network")
-    matrix = found.matrix.mean(axis=0)
+    result = of_pairs(interactions, max_display, output, "network")
+    matrix = result.matrix.mean(axis=0)
     alone, off = np.diag(matrix), matrix * ~np.eye(len(matrix), dtype=bool)
     order = np.argsort(-np.abs(off).sum(axis=1), kind="stable")[:max_display]
     shown = np.sort(order)
     off, alone = off[np.ix_(shown, shown)], alone[shown]  # lines and dots that are drawn
     n, most = len(shown), np.abs(off).max() or 1.0
-    names = shorten([found.feature_names[p] for p in shown])
+    names = style.shorten([result.feature_names[p] for p in shown])
     longest = max(map(len, names)) * 0.9 * style.NAME_INCHES
     axes = style.new_axes(ax, 0, width=4.2 + 2 * longest, height=5.3)
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
@@ -257,7 +249,7 @@ def network(
                 )  # fmt: skip
     largest = np.abs(alone).max() or 1.0
     sizes = 40 + LARGEST * np.abs(alone) / largest
-    colours = [style.UP if own > 0 else style.DOWN for own in alone]
+    colours = [style.UP if value > 0 else style.DOWN for value in alone]
     axes.scatter(x, y, s=sizes, c=colours, edgecolors=style.ground(), linewidths=1.2, zorder=3)
     for a in range(n):
         side = "left" if x[a] > 0.15 else "right" if x[a] < -0.15 else "center"
@@ -276,12 +268,10 @@ def network(
     lines = "no lines"
     if off.any():
         lines = f"widest line {style.signed(float(off.flat[np.abs(off).argmax()]))}"
-    what = "" if len(found) == 1 else f", mean over {len(found):,} instances"
-    axes.text(
-        0, -1.53, f"{name_of(found)}{what}; {lines}",
-        ha="center", fontsize=8.5, color=style.ink(), parse_math=False,
-    )  # fmt: skip
-    picture_title(axes, found)
+    what = "" if len(result) == 1 else f", mean over {len(result):,} instances"
+    note = f"{value_name(result)}{what}; {lines}"
+    style.note(axes, 0, -1.53, note, ha="center", va="baseline")
+    picture_title(axes, result)
     return axes
 
 
@@ -321,48 +311,45 @@ def dependence(
         >>> axes.get_xlabel(), axes.figure.axes[-1].get_ylabel()
         ('x0', 'x2')
     """
-    found = of_pairs(interactions, 1, output, "dependence")
-    if found.data is None:
+    result = of_pairs(interactions, 1, output, "dependence")
+    if result.data is None:
         raise InputError(
-            "interactions: have no data, so there is nothing to draw a player against. Those of "
-            "explainer.interactions(X) keep X; give others theirs: "
-            "xaijax.Interactions.from_shapiq(theirs, data=X), or "
-            "dataclasses.replace(interactions, data=X)."
+            "interactions: have no data to draw a player against. Say Interactions.from_shapiq("
+            "theirs, data=X) or dataclasses.replace(interactions, data=X)."
         )
-    names = found.feature_names
-    own = _place(found, player)
-    matrix = found.matrix
-    strength = np.abs(matrix[:, own]).mean(axis=0)
-    strength[own] = -1.0
-    other = int(strength.argmax()) if partner is None else _place(found, partner)
-    if other == own:
+    names = result.feature_names
+    place = _place(result, player)
+    matrix = result.matrix
+    strength = np.abs(matrix[:, place]).mean(axis=0)
+    strength[place] = -1.0
+    other = int(strength.argmax()) if partner is None else _place(result, partner)
+    if other == place:
         raise InputError("partner: is the player itself; give another, or leave it out.")
-    x, colour = (_column(found, p) for p in (own, other))
-    name, partner_name = shorten([names[own], names[other]])
+    x, colour = (_column(result, p) for p in (place, other))
+    name, partner_name = style.shorten([names[place], names[other]])
     axes = style.new_axes(ax, 9)
     scale = style.scale(*style.LOW_TO_HIGH)
-    dots = axes.scatter(x, matrix[:, own, own], c=colour, cmap=scale, s=16, linewidths=0)
+    dots = axes.scatter(x, matrix[:, place, place], c=colour, cmap=scale, s=16, linewidths=0)
     style.colour_bar(axes, dots, partner_name)
-    style.plain(axes, name, f"{name_of(found)} of the player alone")
-    picture_title(axes, found)
+    style.plain(axes, name, f"{value_name(result)} of the player alone")
+    picture_title(axes, result)
     return axes
 
 
-def _place(found: Interactions, player: int | str) -> int:
+def _place(result: Interactions, player: int | str) -> int:
     """A player's position; the key is a set of one, so a position past P is not another set."""
-    return found[:, (player,)].sets[0][0]
+    return result[:, (player,)].sets[0][0]
 
 
-def _column(found: Interactions, player: int) -> np.ndarray:
+def _column(result: Interactions, player: int) -> np.ndarray:
     """A player's data as numbers [N]."""
     columns = player_columns(
-        found.data, found.feature_names, found.provenance.get("player_columns")
+        result.data, result.feature_names, result.provenance.get("player_columns")
     )
     place = columns[player]
-    numbers = None if place is None else as_numbers(rows_of(found.data).column(place))
+    numbers = None if place is None else as_numbers(rows_of(result.data).column(place))
     if numbers is None:
         raise InputError(
-            f"player: {found.feature_names[player]!r} has not one column of numbers in data, so "
-            "there is nothing to draw it against. Choose a player that is one column."
+            f"player: {result.feature_names[player]!r} has not one column of numbers in data."
         )
     return numbers

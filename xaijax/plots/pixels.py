@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 CHANNELS = (1, 3, 4)  # grey, colours, colours with opacity
 
 
-def as_images(given: Explanation, shape: Any) -> tuple[Explanation, tuple[int, ...]]:
+def as_images(explanation: Explanation, shape: Any) -> tuple[Explanation, tuple[int, ...]]:
     """The explanation with channels last, and (H, W) or (H, W, C) of its instances."""
-    found = _shape_of(given, shape)
-    if not channels_first(found):
-        return given, found
-    C, H, W = found
+    image_shape = _shape_of(explanation, shape)
+    if not channels_first(image_shape):
+        return explanation, image_shape
+    C, H, W = image_shape
     place = np.moveaxis(np.arange(H * W * C).reshape(H, W, C), -1, 0).reshape(-1)  # of each entry
-    columns = given.provenance.get("player_columns")
-    framed = given.data is not None and rows_of(given.data).is_frame
-    if columns is None and not framed and len(given.feature_names) == len(place):
+    columns = explanation.provenance.get("player_columns")
+    framed = explanation.data is not None and rows_of(explanation.data).is_frame
+    if columns is None and not framed and len(explanation.feature_names) == len(place):
         columns = [(j,) for j in range(len(place))]
     changes: dict[str, Any] = {}
     if columns is not None:
-        refuse_beyond([np.asarray(own, np.intp) for own in columns], len(place))
-        moved = tuple(tuple(int(place[j]) for j in own) for own in columns)
-        changes["provenance"] = {**given.provenance, "player_columns": moved}
-    if given.data is not None:
-        data = rows_of(given.data).matrix() if framed else np.asarray(given.data)
-        changes["data"] = np.moveaxis(data.reshape(len(given), C, H, W), 1, -1)
+        refuse_beyond([np.asarray(entries, np.intp) for entries in columns], len(place))
+        moved = tuple(tuple(int(place[j]) for j in entries) for entries in columns)
+        changes["provenance"] = {**explanation.provenance, "player_columns": moved}
+    if explanation.data is not None:
+        data = rows_of(explanation.data).matrix() if framed else np.asarray(explanation.data)
+        changes["data"] = np.moveaxis(data.reshape(len(explanation), C, H, W), 1, -1)
     if framed and columns is None:
         raise InputError(
             "shape: a frame's columns are read with channels last; pass shape=(H, W, C)."
         )
-    return replace(given, **changes), (H, W, C)
+    return replace(explanation, **changes), (H, W, C)
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
@@ -73,14 +73,13 @@ def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
         return shape
     if one.data is None:
         raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
-    found = tuple(one.data.shape[1:])
-    if rows_of(one.data).is_frame or not (is_image(found) or channels_first(found)):
+    dims = tuple(one.data.shape[1:])
+    if rows_of(one.data).is_frame or not (is_image(dims) or channels_first(dims)):
         raise InputError(
-            f"explanation: its instances have shape {found}, which is no image; accepted are "
-            f"(H, W), (H, W, C) and (C, H, W) with C of {CHANNELS}. For flat rows pass "
-            "shape=(H, W)."
+            f"explanation: its instances have shape {dims}, which is no image: (H, W), (H, W, C) "
+            f"or (C, H, W) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
         )
-    return found
+    return dims
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
@@ -94,23 +93,25 @@ def columns_of(
 ) -> list[np.ndarray]:
     """The positions of each player [P] in the F entries of the instance; owner: see `numbering`."""
     if owner is not None:
-        return columns_numbered(owner, len(one.feature_names), math.prod(shape[2:]))
-    given = one.provenance.get("player_columns")
-    if given is None:
+        if owner.max() >= (P := len(one.feature_names)):
+            raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
+        whose = np.repeat(owner.reshape(-1), math.prod(shape[2:]))
+        return [np.flatnonzero(whose == p) for p in range(P)]
+    known = one.provenance.get("player_columns")
+    if known is None:
         P = len(one.feature_names)
         framed = rows_of(one.data).is_frame
-        found = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
-        if None in found or P != F:
+        places = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
+        if None in places or P != F:
             raise InputError(
-                f"explanation: it has {P:,} players for {F:,} entries of the image and does not "
-                "say which entries each has; provenance['player_columns'] is missing."
+                f"explanation: it has {P:,} players for {F:,} entries of the image, and "
+                "provenance['player_columns'], which says whose each is, is missing."
             )
-        given = [(j,) for j in found]
-    columns = [np.asarray(c, np.intp) for c in given]
+        known = [(j,) for j in places]
+    columns = [np.asarray(c, np.intp) for c in known]
     if not any(len(c) for c in columns):
         raise InputError(
-            "explanation: each instance has its own players. Say whose each pixel is: players=, "
-            "whole numbers [H, W]."
+            "explanation: each instance has its own players. Pass players=, whole numbers [H, W]."
         )
     refuse_beyond(columns, F)
     return columns
@@ -129,8 +130,8 @@ def on_pixels(
     H, W, *channels = shape
     out = np.zeros(H * W)
     covered = np.zeros(H * W, bool)
-    for number, own in zip(numbers, columns, strict=True):
-        pixels = np.unique(own // math.prod(channels))
+    for number, entries in zip(numbers, columns, strict=True):
+        pixels = np.unique(entries // math.prod(channels))
         out[pixels] += unknown if np.isnan(number) else number
         covered[pixels] = True
     return np.where(covered, out, np.nan).reshape(H, W)
@@ -215,36 +216,27 @@ def numbering(players: Any, H: int, W: int, n: int = 0, N: int = 1) -> np.ndarra
     """
     if players is None:
         return None
-    given = checks.as_array(players, "players")
-    if given.dtype.kind not in "iu":
-        raise InputTypeError(f"players: got dtype {given.dtype}; whole numbers [H, W] are needed.")
-    last = given.shape[:-1] in ((H, W), (N, H, W)) or given.shape == (N, H, W)
-    if given.ndim in (3, 4) and not last and given.shape[-2:] == (H, W):
-        if given.shape[-3] in CHANNELS:  # [C, H, W], or [N, C, H, W]
-            given = np.moveaxis(given, -3, -1)
-    if given.ndim > 2 and given.shape[:-1] in ((H, W), (N, H, W)) and given.shape != (N, H, W):
-        if (given != given[..., :1]).any():  # as `Explainer` takes them, for images with channels
+    owner = checks.as_array(players, "players")
+    if owner.dtype.kind not in "iu":
+        raise InputTypeError(f"players: got dtype {owner.dtype}; whole numbers [H, W] are needed.")
+    last = owner.shape[:-1] in ((H, W), (N, H, W)) or owner.shape == (N, H, W)
+    if owner.ndim in (3, 4) and not last and owner.shape[-2:] == (H, W):
+        if owner.shape[-3] in CHANNELS:  # [C, H, W], or [N, C, H, W]
+            owner = np.moveaxis(owner, -3, -1)
+    if owner.ndim > 2 and owner.shape[:-1] in ((H, W), (N, H, W)) and owner.shape != (N, H, W):
+        if (owner != owner[..., :1]).any():  # as `Explainer` takes them, for images with channels
             raise InputError(
-                "players: the channels of a pixel have different players. Give one player for "
-                f"each pixel, ({H}, {W}); image() without players= shows their sums."
+                "players: the channels of a pixel have different players. Give one for each pixel, "
+                f"({H}, {W}); image() without players= shows their sums."
             )
-        given = given[..., 0]
-    if given.shape == (N, H, W):
-        return given[n]
-    if given.shape != (H, W):
+        owner = owner[..., 0]
+    if owner.shape == (N, H, W):
+        return owner[n]
+    if owner.shape != (H, W):
         raise InputError(
-            f"players: got shape {given.shape}; the player of each pixel is needed, ({H}, {W}), or "
-            f"of each image, ({N}, {H}, {W})."
+            f"players: got shape {owner.shape}; pass ({H}, {W}), or ({N}, {H}, {W}) for each image."
         )
-    return given
-
-
-def columns_numbered(owner: np.ndarray, P: int, channels: int) -> list[np.ndarray]:
-    """The positions of each player [P] in the entries of an image, from a numbering [H, W]."""
-    if owner.max() >= P:
-        raise InputError(f"players: number {owner.max()} is none of the {P:,} players.")
-    whose = np.repeat(owner.reshape(-1), channels)
-    return [np.flatnonzero(whose == p) for p in range(P)]
+    return owner
 
 
 def shown(data: Any, shape: tuple[int, ...]) -> np.ndarray:

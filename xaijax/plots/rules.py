@@ -12,7 +12,6 @@ from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.style import shorten
 from xaijax.plots.tokens import draw, read
 from xaijax.results.rules import Rule, percent
 
@@ -28,12 +27,7 @@ LEFT, RIGHT = 0.66, 0.86  # start and end of the bars, as shares of the width
 
 
 @public
-def rules(
-    rules: Sequence[Rule] | Rule,
-    ax: Axes | None = None,
-    *,
-    max_display: int = 6,
-) -> Axes:
+def rules(rules: Sequence[Rule] | Rule, ax: Axes | None = None, *, max_display: int = 6) -> Axes:
     """Draws one card for each rule: IF its conditions THEN its prediction, with two bars.
 
     The upper bar is the precision, the share of rows under the rule that get its prediction; a
@@ -60,11 +54,11 @@ def rules(
         >>> [text.get_text() for text in axes.texts]
         ['IF age > 1', 'THEN adult', 'precision 90%', 'coverage 50%']
     """
-    given = _checked(rules)
-    shown = given[: checks.whole_number(max_display, "max_display")]
+    checked = _checked(rules)
+    shown = checked[: checks.whole_number(max_display, "max_display")]
     cards = [_lines(rule) for rule in shown]
     heights = [max(len(lines), 2) + 1 for lines in cards]
-    left_out = len(given) - len(shown)
+    left_out = len(checked) - len(shown)
     total = sum(heights) + (left_out > 0)
     axes = style.new_axes(ax, 0, 9.4, height=LINE * total + 0.3)
     axes.set_xlim(0, 1)
@@ -75,24 +69,24 @@ def rules(
         _card(axes, rule, lines, top, height)
         top += height
     if left_out:
-        _write(axes, 0.02, top + 0.4, f"{left_out:,} more rules are not shown")
+        style.note(axes, 0.02, top + 0.4, f"{left_out:,} more rules are not shown")
     return axes
 
 
 def _checked(rules: Any) -> list[Rule]:
-    given = [rules] if isinstance(rules, Rule) else rules
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    several = [rules] if isinstance(rules, Rule) else rules
+    if isinstance(several, str) or not isinstance(several, Sequence):
         raise InputTypeError(f"rules: got {type(rules).__name__}; pass Rules of AnchorExplainer.")
-    if not given:
+    if not several:
         raise InputError("rules: there are none, so there is nothing to draw.")
-    for one in given:
+    for one in several:
         checks.passed(one, "rules", Rule, "rules only")
-    return list(given)
+    return list(several)
 
 
 def _lines(rule: Rule) -> list[tuple[str, str]]:
     """The sentence in lines with their weights; each condition is cut separately."""
-    conditions = shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
+    conditions = style.shorten(rule.rule[:MOST_CONDITIONS], CONDITION)
     if len(rule.rule) > MOST_CONDITIONS:
         conditions.append(f"{len(rule.rule) - MOST_CONDITIONS} more conditions")
     lines: list[str] = []
@@ -113,7 +107,7 @@ def _card(axes: Axes, rule: Rule, lines: list[Any], top: float, height: int) -> 
     axes.axhspan(top + 0.1, top + height - 0.15, color=style.faint(), alpha=0.35, linewidth=0)
     middle = top + (height - 0.05) / 2
     for n, (line, weight) in enumerate(lines):
-        _write(axes, 0.02, middle + n - (len(lines) - 1) / 2, line, weight)
+        style.note(axes, 0.02, middle + n - (len(lines) - 1) / 2, line, weight=weight)
     for row, (name, share, colour) in enumerate(
         (
             ("precision", rule.precision, style.DOWN if rule.accepted else style.GREY),
@@ -128,13 +122,7 @@ def _card(axes: Axes, rule: Rule, lines: list[Any], top: float, height: int) -> 
         if name == "precision" and rule.precision_lower is not None:
             at = LEFT + (RIGHT - LEFT) * rule.precision_lower
             axes.plot([at, at], [y - 0.27, y + 0.27], color="#ffffff", linewidth=1.4)
-        _write(axes, RIGHT + 0.01, y, f"{name} {percent(share)}")
-
-
-def _write(axes: Axes, x: float, y: float, text: str, weight: str = "normal") -> None:
-    axes.text(
-        x, y, text, va="center", fontsize=8.5, weight=weight, color=style.ink(), parse_math=False
-    )
+        style.note(axes, RIGHT + 0.01, y, f"{name} {percent(share)}")
 
 
 FADED = 0.15  # opacity of the parts that a rule does not keep
@@ -187,9 +175,7 @@ def kept(
         axes = _image(checks.as_array(image, "image"), players, rule.features, ax)
     said = "" if rule.accepted else ", not accepted"
     title = f"{rule.prediction}: precision {percent(rule.precision)}{said}"
-    axes.set_title(
-        style.elide(title, 60), loc="left", fontsize=9.5, color=style.ink(), parse_math=False
-    )
+    style.head(axes, style.elide(title, 60))
     return axes
 
 
@@ -212,8 +198,8 @@ def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) ->
         image = np.moveaxis(image, 0, -1)
     if not pixels.is_image(image.shape):
         raise InputError(
-            f"image: got shape {image.shape}; accepted are (H, W), (H, W, C) and (C, H, W) with C "
-            f"of {pixels.CHANNELS}."
+            f"image: got shape {image.shape}; pass (H, W), (H, W, C) or (C, H, W) with C of "
+            f"{pixels.CHANNELS}."
         )
     H, W = image.shape[:2]
     owner = pixels.numbering(players, H, W)
@@ -231,13 +217,9 @@ def _image(image: np.ndarray, players: Any, features: Sequence[int], ax: Any) ->
     grey = low + 0.75 * ((high - low) or 1.0)
     stays = inside if levels.ndim == 2 else inside[..., None]
     axes = style.new_axes(ax, 8, width=4.0)
-    axes.imshow(
-        np.where(stays, levels, grey + FADED * (levels - grey)),
-        cmap="gray" if levels.ndim == 2 else None,
-        vmin=low,
-        vmax=high if high > low else low + 1.0,
-        interpolation="nearest",
-    )
+    faded = np.where(stays, levels, grey + FADED * (levels - grey))
+    top, cmap = high if high > low else low + 1.0, "gray" if levels.ndim == 2 else None
+    axes.imshow(faded, cmap=cmap, vmin=low, vmax=top, interpolation="nearest")
     pixels.outline(axes, np.where(inside, owner + 1, 0), style.UP)
     pixels.bare(axes)
     return axes

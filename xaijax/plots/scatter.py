@@ -9,7 +9,6 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public
 from xaijax.plots import style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 from xaijax.results.selection import resolve
 from xaijax.results.shared_fields import as_numbers
@@ -65,49 +64,47 @@ def scatter(
         >>> axes.collections[0].get_offsets().tolist()
         [[20.0, -10.0], [40.0, 10.0]]
     """
-    style.check(explanation, 1)
-    explanation = style.one_output(explanation, output, "scatter")
-    own, total = _place(explanation, player), len(explanation)
+    explanation = style.checked(explanation, output, "scatter")
+    drawn, total = _place(explanation, player), len(explanation)
     explanation = style.at_most(explanation, MOST_DOTS)
     columns = explanation.player_data()
-    column, names = columns[own], explanation.feature_names
+    column, names = columns[drawn], explanation.feature_names
     if column is None:
         raise InputError(
-            f"player: {names[own]!r} is not one column of the explanation's data, so there is "
-            "nothing to draw it against. Choose a player that is one column, of an explanation "
-            "with data."
+            f"player: {names[drawn]!r} is not one column of the data. Choose one that is."
         )
-    y, numbers = explanation.values[:, own], as_numbers(column)
+    y, numbers = explanation.values[:, drawn], as_numbers(column)
     x, texts = (numbers, []) if numbers is not None else _texts(column, y)
-    other = None if by is None else _of(columns, _place(explanation, by, "by"), names)
+    place = None if by is None else _place(explanation, by, "by")
+    other = None if place is None else _of(columns, place, names)
     colour = None if other is None else as_numbers(other)
-    shown = shorten([names[own], *([] if by is None else [names[_place(explanation, by, "by")]])])
+    shown = style.shorten([names[j] for j in (drawn, place) if j is not None])
 
     axes = style.new_axes(ax, 10)
     axes.axhline(0, color=style.GREY, linewidth=0.8, zorder=1)
     half = style.half_widths(explanation)
-    half = None if half is None or len(y) > MOST_INTERVALS else half[:, own]
+    half = None if half is None or len(y) > MOST_INTERVALS else half[:, drawn]
     if half is not None:
         axes.vlines(x, y - half, y + half, colors=style.GREY, linewidth=0.8, zorder=2)
-    kept = style.many_dots(len(y), 14)
+    look = style.many_dots(len(y), 14)
     if other is None:
-        axes.scatter(x, y, color=style.OUTPUTS[0], **kept)
+        axes.scatter(x, y, color=style.OUTPUTS[0], **look)
     elif colour is None:
         kinds, codes, rest = _kinds(other, len(style.OUTPUTS))
-        for place, name in enumerate(shorten(kinds, 20)):
+        for place, name in enumerate(style.shorten(kinds, 20)):
             shade = style.GREY if place == rest else style.OUTPUTS[place]
-            axes.scatter(x[codes == place], y[codes == place], color=shade, label=name, **kept)
+            axes.scatter(x[codes == place], y[codes == place], color=shade, label=name, **look)
         style.legend(axes, shown[1])
     else:
         low, high = style.ends_of(colour) if np.isfinite(colour).any() else (0.0, 1.0)
         dots = axes.scatter(
             x, y, c=np.ma.masked_invalid(colour), cmap=style.scale(*style.LOW_TO_HIGH),
-            vmin=low, vmax=high, plotnonfinite=True, **kept,
+            vmin=low, vmax=high, plotnonfinite=True, **look,
         )  # fmt: skip
         style.colour_bar(axes, dots, shown[1])
     if texts:
         turned = {"rotation": 30, "ha": "right"} if len(texts) > 4 else {}
-        axes.set_xticks(range(len(texts)), shorten(texts, 16), parse_math=False, **turned)
+        axes.set_xticks(range(len(texts)), style.shorten(texts, 16), parse_math=False, **turned)
         axes.set_xlim(-0.6, len(texts) - 0.4)
     lines = style.intervals(explanation, half).replace("; ", "\n")
     missing = int(np.isnan(x).sum())
@@ -153,8 +150,8 @@ def _kinds(column: np.ndarray, most: int) -> tuple[list[str], np.ndarray, int]:
     kinds, codes, count = np.unique(words, return_inverse=True, return_counts=True)
     if len(kinds) <= most:
         return [str(one) for one in kinds], codes, len(kinds)
-    kept = np.sort(np.argsort(-count, kind="stable")[: most - 1])
+    largest = np.sort(np.argsort(-count, kind="stable")[: most - 1])
     place = np.full(len(kinds), most - 1)
-    place[kept] = np.arange(most - 1)
-    others = f"other ({len(kinds) - len(kept):,} texts)"
-    return [*map(str, kinds[kept]), others], place[codes], most - 1
+    place[largest] = np.arange(most - 1)
+    others = f"other ({len(kinds) - len(largest):,} texts)"
+    return [*map(str, kinds[largest]), others], place[codes], most - 1

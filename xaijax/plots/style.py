@@ -11,9 +11,10 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.html import cut
 from xaijax.core.optional import require
-from xaijax.results import asked
-from xaijax.results.asked import WORDS, counted_outputs, quantity
+from xaijax.results import describe_question
+from xaijax.results.describe_question import WORDS, counted_outputs, quantity
 from xaijax.results.explanation import Explanation
 from xaijax.results.interactions import Interactions
 from xaijax.results.private_explanation import PrivateExplanation
@@ -31,7 +32,7 @@ MORE = 8  # characters that are added if two names would look alike
 
 def elide(text: object, limit: int = NAME_LIMIT) -> str:
     """At most `limit` characters on one line; both ends are kept, since names differ at either."""
-    return _cut(_clean(text), limit, None)
+    return cut(text, limit)
 
 
 def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
@@ -41,11 +42,11 @@ def shorten(names: Sequence[object], limit: int = NAME_LIMIT) -> list[str]:
     that is not enough, more than `limit` characters are kept.
     """
     whole = [_clean(name) for name in names]
-    given: dict[str, set[str]] = {}  # names that look alike without tabs and line ends
+    seen: dict[str, set[str]] = {}  # names that look alike without tabs and line ends
     for name, text in zip(names, whole, strict=True):
-        given.setdefault(text, set()).add(str(name))
+        seen.setdefault(text, set()).add(str(name))
     texts = [
-        text if len(given[text]) == 1 else f"{text} ({sorted(given[text]).index(str(name)) + 1})"
+        text if len(seen[text]) == 1 else f"{text} ({sorted(seen[text]).index(str(name)) + 1})"
         for name, text in zip(names, whole, strict=True)
     ]
     room = dict.fromkeys(texts, limit)
@@ -76,8 +77,8 @@ def with_entries(
     line: number of characters beyond which the entries go below the name; None: never.
     """
     rows = []
-    for name, own in zip(shorten(names, limit), entries, strict=True):
-        known = [" ".join(str(one).split()) for one in own if one is not None]
+    for name, row in zip(shorten(names, limit), entries, strict=True):
+        known = [_clean(one) for one in row if one is not None]
         if len(set(known)) == 1:
             known = known[:1]
         text = " | ".join(shorten(known, ENTRY_LIMIT))
@@ -104,18 +105,16 @@ def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
 
 def _cut(text: str, limit: int, place: int | None) -> str:
     """Both ends of a text, and the part around a given position."""
-    if len(text) <= limit:
-        return text
     tail = (limit - 1) // 3
-    head = limit - 1 - tail
-    if place is not None and head <= place + 1 and place < len(text) - tail:
+    inside = place is not None and limit - 2 - tail <= place < len(text) - tail
+    if place is not None and inside and len(text) > limit:
         part = (limit - 2) // 3
         word = text.rfind(" ", max(place - 6, 0), place) + 1 or place - 2  # its word's beginning
         start = min(max(word, part), len(text) - limit + 2 + part)
         stop = start + limit - 2 - 2 * part
         first, middle, last = text[:part], text[start:stop], text[len(text) - part :]
         return f"{first.rstrip()}…{middle.strip()}…{last.lstrip()}"
-    return text[:head].rstrip() + "…" + text[len(text) - tail :].lstrip()
+    return cut(text, limit)
 
 
 # Blue and orange differ in every common colour blindness; the outputs are Okabe and Ito's.
@@ -177,7 +176,7 @@ def _rgb(key: str) -> str:
 Shown = Explanation | PrivateExplanation
 
 
-def check(explanation: Any, max_display: Any, private: bool = False) -> None:
+def check(explanation: Any, max_display: Any = 1, private: bool = False) -> None:
     """Raises for what cannot be drawn.
 
     private: whether a `PrivateExplanation` can be drawn too.
@@ -201,6 +200,18 @@ def check(explanation: Any, max_display: Any, private: bool = False) -> None:
             f"explanation: {broken.sum():,} of {len(explanation):,} instances have values that are "
             "not finite; draw the others, explanation[mask]."
         )
+
+
+def checked(
+    explanation: Any,
+    output: int | str | None,
+    plot: str,
+    max_display: Any = 1,
+    private: bool = False,
+) -> Any:
+    """The explanation [N, P] of one output, after `check`."""
+    check(explanation, max_display, private)
+    return one_output(explanation, output, plot)
 
 
 def one_output(explanation: Titled, output: int | str | None, plot: str) -> Any:
@@ -239,6 +250,25 @@ def lone_output(explanation: Shown, why: str) -> Any:
             f"and {why}. Choose it: explanation[:, :, {names[-1]}]."
         )
     return explanation
+
+
+def chosen_instance(explanation: Explanation, instance: int | str | None, plot: str) -> Explanation:
+    """The explanation of one instance.
+
+    Raises:
+        InputError: there are several and none is chosen, or it does not exist.
+        InputTypeError: it is a list or slice of several.
+    """
+    if instance is None:
+        if len(explanation) > 1:
+            raise InputError(
+                f"explanation: {plot} draws one instance and the explanation has "
+                f"{len(explanation):,}; choose one, explanation[0]."
+            )
+        instance = 0
+    if not isinstance(instance, str | int | np.integer):
+        raise InputTypeError(f"instance: got {instance!r:.60}; pass one position or name.")
+    return explanation[instance]
 
 
 def new_axes(ax: Any, rows: float, width: float = 7.2, height: float | None = None) -> Axes:
@@ -324,25 +354,28 @@ def widest(explanation: Shown) -> str:
     if np.isnan(half).all():
         return intervals(explanation, half)
     unknown = int(np.isnan(half).sum())
-    some = f", unknown for {unknown:,}" if unknown else ""
-    return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{some}"
+    unknown_text = f", unknown for {unknown:,}" if unknown else ""
+    return f"; 95 % intervals: ±{number(np.nanmax(half), 2)} or less{unknown_text}"
 
 
 def beside(
     ax: Axes, end: float, row: float, text: str, points: float = 5, size: float = 8.5
 ) -> None:
     """Writes a text this many points right of a bar's end, left if below 0; without TeX."""
-    ax.annotate(
-        text,
-        (end, row),
-        xytext=(points, 0),
-        textcoords="offset points",
-        va="center",
-        ha="left" if points > 0 else "right",
-        fontsize=size,
-        color=ink(),
-        parse_math=False,
-    )
+    side = "left" if points > 0 else "right"
+    look = {"va": "center", "ha": side, "fontsize": size, "color": ink(), "parse_math": False}
+    ax.annotate(text, (end, row), xytext=(points, 0), textcoords="offset points", **look)
+
+
+def note(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Writes a text at a position, without TeX."""
+    usual: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": ink(), "parse_math": False}
+    ax.text(x, y, text, **(usual | look))
+
+
+def head(ax: Axes, text: str, size: float = 9.5, **layout: Any) -> None:
+    """Writes a title of one line above the left end, without TeX."""
+    ax.set_title(text, loc="left", fontsize=size, color=ink(), parse_math=False, **layout)
 
 
 def whiskers(ax: Axes, ends: Any, rows: Any, half: Any, **layout: float) -> np.ndarray:
@@ -515,7 +548,7 @@ def write_title(ax: Axes, title: str | None, width: int = 60) -> None:
     if title is not None:
         lines = wrap(elide(title, 2 * width - 8), width) or [""]
         text = "\n".join([*lines[:1], " ".join(lines[1:])]).strip()
-        ax.set_title(text, loc="left", fontsize=10.5, color=ink(), pad=10, parse_math=False)
+        head(ax, text, 10.5, pad=10)
 
 
 def room(ax: Axes, names: list[str]) -> float:
@@ -528,9 +561,9 @@ def room(ax: Axes, names: list[str]) -> float:
 
 def title_of(explanation: Titled) -> str | None:
     """The chosen output, if there were several, and the measured quantity."""
-    facts, own = explanation.provenance, output_of_each(explanation)
-    told = counted_outputs([elide(name, PART // 2) for name in own]) if own else None
-    return title_of_facts(facts, told)
+    facts, outputs = explanation.provenance, output_of_each(explanation)
+    output = counted_outputs([elide(name, PART // 2) for name in outputs]) if outputs else None
+    return title_of_facts(facts, output)
 
 
 def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str | None:
@@ -543,20 +576,17 @@ def title_of_facts(facts: Mapping[str, Any], selected: str | None = None) -> str
     return f"output: {selected}" + ("" if what is None else f" ({what})")
 
 
-def quantity_of(explanation: Titled) -> str | None:
-    """The quantity of one number, if the provenance has it, such as a probability."""
-    return _quantity(explanation.provenance)
-
-
 def _quantity(provenance: Mapping[str, Any]) -> str | None:
     facts = {name: one for name, one in provenance.items() if name in ASKED}
-    told = quantity(facts)
-    return told if told not in ("", WORDS["model output"]) else None
+    text = quantity(facts)
+    return text if text not in ("", WORDS["model output"]) else None
 
 
 def output_of_each(explanation: Titled) -> list[str]:
     """The output of each instance, [N], if each has its own (`outputs=`); else empty."""
-    return list(asked.output_of_each(getattr(explanation, "stats", {}), len(explanation.values)))
+    return list(
+        describe_question.output_of_each(getattr(explanation, "stats", {}), len(explanation.values))
+    )
 
 
 def title_of_one(one: Titled) -> str | None:

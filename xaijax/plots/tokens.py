@@ -13,7 +13,6 @@ from xaijax.core.errors import InputError
 from xaijax.core.optional import require
 from xaijax.core.public import public
 from xaijax.plots import pixels, style
-from xaijax.plots.style import shorten
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -60,13 +59,7 @@ def tokens(
         >>> [text.get_text() for text in axes.texts]
         ['not', '+0.5', 'bad', '−2']
     """
-    style.check(explanation, 1)
-    if len(explanation) > 1:
-        raise InputError(
-            f"explanation: tokens draws one instance and the explanation has {len(explanation):,}; "
-            "choose one, explanation[0]."
-        )
-    one = style.one_output(explanation, output, "tokens")
+    one = style.chosen_instance(style.checked(explanation, output, "tokens"), None, "tokens")
     values, half = one.values[0], style.half_widths(one)
     P = len(values)
     shown = read(one.feature_names if words is None else words, P)
@@ -82,13 +75,7 @@ def tokens(
     title = style.title_of_one(one)
     total = one.base_values[0] + values.sum()
     said = f"base value {style.number(one.base_values[0])}, answer {style.number(total)}"
-    axes.set_title(
-        said if title is None else f"{style.elide(title, 40)}: {said}",
-        loc="left",
-        fontsize=9.5,
-        color=style.ink(),
-        parse_math=False,
-    )
+    style.head(axes, said if title is None else f"{style.elide(title, 40)}: {said}")
     return axes
 
 
@@ -116,7 +103,7 @@ def read(words: Any, count: int) -> list[str | None]:
     words = checks.listed(words, "words", f"{count} words")
     if len(words) != count:
         raise InputError(f"words: got {len(words):,} for {count:,} players; pass one for each.")
-    short = iter(shorten([" ".join(str(one).split()) for one in words if one is not None], LONGEST))
+    short = iter(style.shorten([word for word in words if word is not None], LONGEST))
     shown = [None if word is None else next(short) for word in words]
     if all(word is None for word in shown):
         raise InputError("words: all of them are None, so there is nothing to draw.")
@@ -149,9 +136,11 @@ def draw(
         )
         middle = first + (width - 0.4) / 2
         weight = "bold" if bold is not None and bold[p] else "normal"
-        _write(axes, middle, line + (low + high) / 2, shown[p] or "", size, inks[p], weight)
+        look: dict[str, Any] = {"ha": "center", "family": "monospace"}
+        word = {"fontsize": size, "color": inks[p], "weight": weight}
+        style.note(axes, middle, line + (low + high) / 2, shown[p] or "", **look, **word)
         if under is not None:
-            _write(axes, middle, line + 0.69, under[p], 0.72 * size, style.ink(), "normal")
+            style.note(axes, middle, line + 0.69, under[p], **look, fontsize=0.72 * size)
     return axes
 
 
@@ -171,20 +160,3 @@ def _places(
         places[p] = (line, first, width)
         first += width
     return places, line + 1
-
-
-def _write(
-    axes: Axes, x: float, y: float, text: str, size: float, colour: str, weight: str
-) -> None:
-    axes.text(
-        x,
-        y,
-        text,
-        ha="center",
-        va="center",
-        fontsize=size,
-        family="monospace",
-        weight=weight,
-        color=colour,
-        parse_math=False,
-    )

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.typing import Frame
 from xaijax.plots import style
-from xaijax.plots.style import with_entries
 from xaijax.results.explanation import Explanation
 from xaijax.results.private_explanation import PrivateExplanation
 from xaijax.results.profiles import as_text, profiles_of
@@ -71,13 +70,7 @@ def waterfall(
     steps = values[shown]
     half = style.half_widths(one)
     widths = np.zeros(len(steps)) if half is None else half[0, shown]
-    data = one.player_data()
-    entries = [data[j] for j in shown]
-    names = with_entries(
-        [one.feature_names[j] for j in shown],
-        [[None if column is None else entry_of(column[0])] for column in entries],
-        " = ",
-    )
+    names = _with_entries(one, shown)
     rest = float(values[others].sum())
     dwarfs = len(others) > 0 and abs(rest) > np.abs(steps).max()
     if len(others):
@@ -115,25 +108,6 @@ def waterfall(
     return axes
 
 
-def chosen_instance(explanation: Explanation, instance: int | str | None, plot: str) -> Explanation:
-    """The explanation of one instance.
-
-    Raises:
-        InputError: there are several and none is chosen, or it does not exist.
-        InputTypeError: it is a list or slice of several.
-    """
-    if instance is None:
-        if len(explanation) > 1:
-            raise InputError(
-                f"explanation: {plot} draws one instance and the explanation has "
-                f"{len(explanation):,}; choose one, explanation[0], or say instance=."
-            )
-        instance = 0
-    if not isinstance(instance, str | int | np.integer):
-        raise InputTypeError(f"instance: got {instance!r:.60}; pass one position or name.")
-    return explanation[instance]
-
-
 def _steps_of(
     explanation: Explanation, max_display: int, output: Any, instance: Any, plot: str
 ) -> Explanation:
@@ -141,11 +115,18 @@ def _steps_of(
     style.check(explanation, max_display)
     if not named(explanation.kind).steps:
         raise InputError(
-            f"explanation: a {style.value_name(explanation)} is no step towards a sum, so there "
-            "is no waterfall or force of it. Say xaijax.plots.profile (one person or two), bar or "
-            "beeswarm."
+            f"explanation: a {style.value_name(explanation)} is no step towards a sum. Say "
+            "xaijax.plots.profile (one person or two), bar or beeswarm."
         )
-    return chosen_instance(style.one_output(explanation, output, plot), instance, plot)
+    return style.chosen_instance(style.one_output(explanation, output, plot), instance, plot)
+
+
+def _with_entries(one: Explanation, shown: np.ndarray, limit: int = style.NAME_LIMIT) -> list[str]:
+    """Names of the shown players, each with the instance's own entry."""
+    columns = one.player_data()
+    entries = [None if (column := columns[j]) is None else entry_of(column[0]) for j in shown]
+    names = [one.feature_names[j] for j in shown]
+    return style.with_entries(names, [[entry] for entry in entries], " = ", limit)
 
 
 def entry_of(value: Any) -> str:
@@ -226,13 +207,7 @@ def force(
         raise InputError("explanation: all values of the instance are 0; there is no bar to draw.")
     shown, others = style.split(np.abs(values), max_display)
     shown = np.array([j for j in shown if abs(values[j]) > LEAST * largest])
-    data = one.player_data()
-    names = with_entries(
-        [one.feature_names[j] for j in shown],
-        [[None if (own := data[j]) is None else entry_of(own[0])] for j in shown],
-        " = ",
-        NAME,
-    )
+    names = _with_entries(one, shown, NAME)
     rows = max(int((values[shown] > 0).sum()), int((values[shown] < 0).sum())) + 1
     axes = style.new_axes(ax, rows, width=11.0)
     ends = [answer, answer]
@@ -294,7 +269,7 @@ def _mark_answer(ax: Axes, x: float, text: str, top: float, bottom: float) -> No
     ax.plot([x, x], [top + 0.3, bottom], color=style.ink(), linewidth=1)
     share = (x - left) / (right - left)
     side = "left" if share < 0.25 else "right" if share > 0.75 else "center"
-    ax.text(x, top, text, ha=side, va="center", fontsize=9, color=style.ink())
+    style.note(ax, x, top, text, ha=side, fontsize=9)
 
 
 LINE = 44  # characters of name and entries of two people beyond which the entries go below
@@ -342,20 +317,16 @@ def profile(
     N = len(explanation)
     if N > 2:
         raise InputError(
-            f"explanation: a profile is of one person or two, got {N:,} instances. Choose them, "
-            "explanation[[3, 8]]."
+            f"explanation: a profile is of one person or two, got {N:,}; say explanation[[3, 8]]."
         )
     texts = profiles_of(explanation, profile)
     size = np.abs(explanation.values).max(axis=0)
     shown, others = style.split(size, max_display)
     values = explanation.values[:, shown]
     half = style.half_widths(explanation)
-    names = with_entries(
-        [explanation.feature_names[j] for j in shown],
-        [[person[j] for person in texts] for j in shown],
-        ": ",
-        line=None if N == 1 else LINE,
-    )
+    names = [explanation.feature_names[j] for j in shown]
+    entries = [[person[j] for person in texts] for j in shown]
+    names = style.with_entries(names, entries, ": ", line=None if N == 1 else LINE)
     summed = len(others) > 0 and style.named(explanation.kind).steps
     if summed:
         names.append(style.others_name(others))
@@ -390,17 +361,14 @@ def profile(
         for text in legend.get_texts():
             text.set_parse_math(False)
         if title is not None:  # above the legend
-            told = axes.get_title(loc="left")
-            axes.set_title(
-                told, loc="left", pad=30, fontsize=10.5, color=style.ink(), parse_math=False
-            )
+            style.head(axes, axes.get_title(loc="left"), 10.5, pad=30)
     return axes
 
 
 def _person(explanation: Explanation | PrivateExplanation, n: int) -> str:
-    names, own = explanation.instance_names, style.output_of_each(explanation)
+    names, outputs = explanation.instance_names, style.output_of_each(explanation)
     person = style.elide(names[n]) if names is not None else f"person {'AB'[n]}"
-    return f"{person} (output: {style.elide(own[n])})" if own else person
+    return f"{person} (output: {style.elide(outputs[n])})" if outputs else person
 
 
 def largest(explanation: Explanation | PrivateExplanation, count: int) -> np.ndarray:

@@ -117,10 +117,10 @@ def collinearity_report(
         if not isinstance(one, Explanation):
             raise InputTypeError(f"{name}: got {_named(one)}; pass {ACCEPTED[name]}.")
         if one.output_names is not None:
-            kept = "aec.explanation_" if name == "aec" else "shapley"
+            source = "aec.explanation_" if name == "aec" else "shapley"
             raise InputError(
                 f"{name}: the page shows one output and the explanation has "
-                f"{len(one.output_names)}; choose one, {kept}[:, :, {one.output_names[0]!r}]."
+                f"{len(one.output_names)}; choose one, {source}[:, :, {one.output_names[0]!r}]."
             )
         style.check(one, 1)
     if effects.kind != "aec":
@@ -134,9 +134,9 @@ def collinearity_report(
     return page.write(path, "collinearity.html.j2", content)
 
 
-def _named(given: Any) -> str:
+def _named(value: Any) -> str:
     """The type, with its library: a shap.Explanation is not one of ours."""
-    library, kind = type(given).__module__.partition(".")[0], type(given).__name__
+    library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     return kind if library in ("builtins", "__main__") else f"{library}.{kind}"
 
 

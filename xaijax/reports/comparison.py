@@ -16,8 +16,8 @@ from xaijax.plots.convergence import compare
 from xaijax.plots.style import figure_size
 from xaijax.reports import page
 from xaijax.reports.page import cell, lines, model_name
-from xaijax.results.asked import meaning
 from xaijax.results.comparison import Comparison, ShiftPart, changes_of, moved_of
+from xaijax.results.describe_question import meaning
 from xaijax.results.summary import ranking
 
 ROWS = 100  # instances
@@ -100,28 +100,24 @@ def _changed(one: Comparison) -> str:
     """The players that changed, in the output of the tables and in the others."""
     names = one.output_names
     if names is None:
-        told = ", ".join(one.changed)
-        return f"Changed: {told}." if told else "No player's change can be told from chance."
-    own, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
-    told = ", ".join(one.feature_names[j] for j in own)
-    text = f"Changed in {last}: {told}."
-    if not told:
+        who = ", ".join(one.changed)
+        return f"Changed: {who}." if who else "No player's change can be told from chance."
+    moved, last = np.flatnonzero(moved_of(one)[:, -1]), f"the output {names[-1]!r}"
+    who = ", ".join(one.feature_names[j] for j in moved)
+    text = f"Changed in {last}: {who}."
+    if not who:
         text = f"No player's change in {last} can be told from chance."
     others = ", ".join(changes_of(one, names[:-1]))
     return f"{text} Changed in other outputs: {others}." if others else text
 
 
 def _tables(one: Comparison) -> list[dict[str, Any]]:
-    size = ShiftPart(*map(_last, (one.size_shift, one.size_low, one.size_high), [one] * 3))
-    value = ShiftPart(*map(_last, (one.shift, one.low, one.high), [one] * 3))
-    found = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
+    size = ShiftPart(one.size_shift, one.size_low, one.size_high)
+    value = ShiftPart(one.shift, one.low, one.high)
+    tables = [_of_players(one, "Players", {"mean |value|": size, "mean value": value})]
     if one.split is not None:
-        parts = {"data": one.split.size_data, "model": one.split.size_model}
-        own = {
-            f"of the {name}": ShiftPart(*(_last(x, one) for x in (part.shift, part.low, part.high)))
-            for name, part in parts.items()
-        }
-        found.append(_of_players(one, "Shift of mean |value|: what did it", own))
+        parts = {"of the data": one.split.size_data, "of the model": one.split.size_model}
+        tables.append(_of_players(one, "Shift of mean |value|: what did it", parts))
     if one.rows is not None and one.row_shift is not None:
         shown = one.rows[:ROWS]
         rows = [
@@ -133,22 +129,18 @@ def _tables(one: Comparison) -> list[dict[str, Any]]:
         note = f"The root of the sum of the squared differences of its values{over}."
         note += f" {left:,} instances that changed less are left out." if left else ""
         heads = [cell("position"), cell("values moved by", True)]
-        found.append(page.table("Instances that changed most", heads, rows, note=note))
-    return found
-
-
-def _last(values: np.ndarray, one: Comparison) -> np.ndarray:
-    return values if one.output_names is None else values[:, -1]
+        tables.append(page.table("Instances that changed most", heads, rows, note=note))
+    return tables
 
 
 def _of_players(one: Comparison, title: str, parts: dict[str, ShiftPart]) -> dict[str, Any]:
-    first = next(iter(parts.values()))
-    rows = []
-    for j in ranking(np.abs(first.shift)):
+    last = () if one.output_names is None else (-1,)
+    first, rows = next(iter(parts.values())), []
+    for j in ranking(np.abs(first.shift[:, *last])):
         row = [cell(one.feature_names[j], head=True)]
         for part in parts.values():
-            ends = f"{part.low[j]:.4g} to {part.high[j]:.4g}"
-            row += [cell(f"{part.shift[j]:+.4g}", True), cell(ends, True)]
+            shift, low, high = (x[j, *last] for x in (part.shift, part.low, part.high))
+            row += [cell(f"{shift:+.4g}", True), cell(f"{low:.4g} to {high:.4g}", True)]
         rows.append(row)
     heads = [cell("player")]
     heads += [cell(text, True) for name in parts for text in (name, f"interval, {name}")]

@@ -21,7 +21,7 @@ from xaijax.core.optional import require
 from xaijax.core.typing import ModelLike
 from xaijax.plots import style
 from xaijax.results import wording
-from xaijax.results.asked import background, meaning
+from xaijax.results.describe_question import background, meaning
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import file_to_write, write_atomically
 from xaijax.results.summary import ranking
@@ -62,9 +62,9 @@ def today() -> str:
 def _policy(script: str) -> str:
     """The content policy of the page: its own script and pictures inside it, and nothing else."""
     digest = hashlib.sha256(f"\n{script}".encode()).digest()
-    own = base64.b64encode(digest).decode("ascii")
+    encoded = base64.b64encode(digest).decode("ascii")
     return (
-        f"default-src 'none'; script-src 'sha256-{own}'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{encoded}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
@@ -108,12 +108,22 @@ def table(
 
 def facts(titled: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """A table for each record that is not empty."""
-    found = []
+    tables = []
     for title, one in titled:
         rows = [[cell(name, head=True), cell(text)] for name, text in fact_rows(one)]
         if rows:
-            found.append(table(title, (), rows, kind=""))
-    return found
+            tables.append(table(title, (), rows, kind=""))
+    return tables
+
+
+def png(size: tuple[float, float], draw: Callable[[Any], Any]) -> bytes:
+    """Returns the picture that `draw` draws on axes of this size in inches."""
+    # A separate figure: pyplot would need a display, and would keep the figure.
+    figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
+    figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
+    draw(figure.add_subplot())
+    figure.savefig(stored, format="png", dpi=DPI)
+    return stored.getvalue()
 
 
 def picture(
@@ -123,12 +133,8 @@ def picture(
 
     The figure is not registered with pyplot, so that a notebook does not show it a second time.
     """
-    figure_type = require("matplotlib.figure", "xaijax[plots]").Figure
-    figure, stored = figure_type(figsize=size, layout="constrained"), io.BytesIO()
-    draw(figure.add_subplot())
-    figure.savefig(stored, format="png", dpi=DPI)
-    png = base64.b64encode(stored.getvalue()).decode("ascii")
-    fields = {"title": title, "alt": alt, "caption": caption, "png": png}
+    content = base64.b64encode(png(size, draw)).decode("ascii")
+    fields = {"title": title, "alt": alt, "caption": caption, "png": content}
     return {**fields, "width": round(min(size[0], 10.0) * 96)}
 
 
@@ -141,30 +147,25 @@ def model_name(model: ModelLike | str | None) -> str | None:
     name = getattr(model, "name", None) if hasattr(model, "probe") else model
     if name is not None and not isinstance(name, str):
         raise InputTypeError(
-            f"model: got {type(model).__name__}; pass its name as a text, what xaijax.as_model "
-            "returned, or None."
+            f"model: got {type(model).__name__}; pass a text, what as_model returned, or None."
         )
     return name
 
 
 def lines(
-    model: str | None, asked: str, value: str, rows: str = "Background", what: str = "A value"
+    model: str | None, source: str, value: str, rows: str = "Background", what: str = "A value"
 ) -> list[tuple[str, str]]:
-    """Names and texts; asked: the text of the background, "" if it is not known."""
-    return [
-        ("Model", model or "not named"),
-        ("Page written", today()),
-        (rows, asked or "not known"),
-        (what, value),
-    ]
+    """Names and texts; source: the text of the background, "" if it is not known."""
+    head = [("Model", model or "not named"), ("Page written", today())]
+    return [*head, (rows, source or "not known"), (what, value)]
 
 
 def about(explanation: Explanation, model: str | None) -> list[tuple[str, str]]:
     """The head of a page about an explanation, from the facts of its provenance."""
     facts, kind = explanation.provenance, explanation.kind
     if facts.get("method") == "QII" and "pool_rows" in facts:
-        told = wording.words(explanation)[-1]
-        return lines(model, wording.changed(facts, kind), told, "What was changed")
+        index_text = wording.words(explanation)[-1]
+        return lines(model, wording.changed(facts, kind), index_text, "What was changed")
     return lines(model, background(facts), meaning(kind, facts))
 
 
@@ -173,8 +174,8 @@ MOST_INSTANCES, PLAYERS = 500, 20  # instances of a page, and players of each
 
 def checked(instances: Any) -> int:
     """The number of instances that the page shows one at a time."""
-    found = checks.whole_number(instances, "instances", least=0)
-    return min(found, MOST_INSTANCES)
+    number = checks.whole_number(instances, "instances", least=0)
+    return min(number, MOST_INSTANCES)
 
 
 def section(title: str, each: list[dict[str, Any]], N: int) -> dict[str, Any] | None:
@@ -226,6 +227,6 @@ def _instance(one: Explanation, n: int, half: np.ndarray | None) -> dict[str, An
     if adds and len(one.feature_names) == one.provenance.get("players"):
         said += f"; with all values {base + total:.4g}"
     title = name_of(one.instance_names, n)
-    if own := style.output_of_each(one):
-        title += f", output {own[n]}"
+    if outputs := style.output_of_each(one):
+        title += f", output {outputs[n]}"
     return {**table(title, heads, rows, note=note, kind=""), "said": f"{said}.", "card": ""}

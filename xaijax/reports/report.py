@@ -17,12 +17,12 @@ from xaijax.core.public import public
 from xaijax.core.typing import ModelLike
 from xaijax.plots import bar, beeswarm, network, pairs, style, waterfall
 from xaijax.plots import interactions as heatmap
-from xaijax.plots.interactions import name_of, of_pairs
+from xaijax.plots.interactions import of_pairs
 from xaijax.reports import page
 from xaijax.reports.page import about, cell, model_name
-from xaijax.results.asked import counted_outputs
+from xaijax.results.describe_question import counted_outputs
 from xaijax.results.explanation import Explanation
-from xaijax.results.interactions import Interactions
+from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.same_question import of_the_same, output_of
 from xaijax.results.summary import how_sure, mean_abs, ranking
 from xaijax.results.wording import named, to_the_right
@@ -82,15 +82,13 @@ def report(
     """
     if isinstance(explanation, Interactions):
         raise InputTypeError(
-            "explanation: got Interactions; they are shown with an Explanation. Say "
-            "xaijax.report(explainer(X), path, interactions=pairs), or draw them by xaijax.plots."
+            "explanation: got Interactions. Say xaijax.report(explainer(X), path, interactions)."
         )
     style.check(explanation, 1)
     heading = page.heading(path, title)
     if explanation.kind == "aec":
         raise InputError(
-            "explanation is of an AEC, whose effects are no shares of an answer, as this page says "
-            "of values. Say xaijax.collinearity_report(aec, shapley, path)."
+            "explanation is of an AEC. Say xaijax.collinearity_report(aec, shapley, path)."
         )
     name, most = model_name(model), page.checked(instances)
     content = _content(explanation, name, most) | heading
@@ -99,12 +97,12 @@ def report(
     return page.write(path, "report.html.j2", content)
 
 
-def _pairs(explanation: Explanation, found: Interactions) -> Iterator[dict[str, Any]]:
+def _pairs(explanation: Explanation, result: Interactions) -> Iterator[dict[str, Any]]:
     """The section of interactions."""
-    checks.passed(found, "interactions", Interactions, "what explainer.interactions(X) returned")
-    one = of_pairs(of_the_same(explanation, found), 1, None, "report")
+    checks.passed(result, "interactions", Interactions, "what explainer.interactions(X) returned")
+    one = of_pairs(of_the_same(explanation, result), 1, None, "report")
     output = output_of(one)
-    what = f"{name_of(one)} (index {one.index!r}), order {one.order}"
+    what = f"{value_name(one)} (index {one.index!r}), order {one.order}"
     what += "" if output is None else f", output {output}"
     several = len(one) > 1
     mean = f", the mean over {len(one):,} instances" if several else ""
@@ -127,8 +125,8 @@ def _content(explanation: Explanation, model: str | None, instances: int) -> dic
             f"The model has {len(explanation.output_names)} outputs; all but the mean sizes is of "
             f"the last, {explanation.output_names[-1]}."
         )
-    elif own := style.output_of_each(explanation):
-        output_note = f"The output that is explained: {counted_outputs(own)}."
+    elif outputs := style.output_of_each(explanation):
+        output_note = f"The output that is explained: {counted_outputs(outputs)}."
     facts = explanation.provenance
     # An Explainer is not named as a method: the line below the title says what it made.
     by = "" if facts.get("method") in (None, "Explainer") else f" by {facts['method']}"

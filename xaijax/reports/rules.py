@@ -91,13 +91,13 @@ def _content(rules: Rules, model: str | None, instances: int) -> dict[str, Any]:
 
 def _distinct(rules: Rules) -> dict[str, Any]:
     """The table of each different rule once, those of most instances first."""
-    found: dict[tuple[Any, ...], list[Rule]] = {}
+    same_rules: dict[tuple[Any, ...], list[Rule]] = {}
     for rule in rules:
-        found.setdefault((tuple(rule.rule), rule.predicted), []).append(rule)
+        same_rules.setdefault((tuple(rule.rule), rule.predicted), []).append(rule)
     heads = [cell("rule"), cell("prediction"), cell("instances", True), cell("precision", True)]
     heads += [cell("at least", True), cell("coverage", True), cell("remarks")]
     rows = []
-    for same in sorted(found.values(), key=len, reverse=True):
+    for same in sorted(same_rules.values(), key=len, reverse=True):
         one = min(same, key=lambda rule: rule.precision)  # the worst of several tests of a rule
         bounds = [rule.precision_lower for rule in same if rule.precision_lower is not None]
         # In place of a bound: an exact precision needs none.

@@ -80,16 +80,15 @@ def transparency_report(
     if explanation.data is None or len(explanation) > 2:
         raise InputError(
             f"explanation: a transparency report is of one person or two, got "
-            f"{len(explanation):,} instances of quantity="
-            f"{explanation.provenance.get('quantity')!r}. Choose them, explanation[[3, 8]]."
+            f"{len(explanation):,}. Choose them, explanation[[3, 8]]."
         )
     heading = page.heading(path, title)
     content = _content(explanation, profile, model_name(model)) | heading
     return page.write(path, "transparency.html.j2", content)
 
 
-def _content(explanation: Explanation, given: Any, model: str | None) -> dict[str, Any]:
-    texts = profiles_of(explanation, given)
+def _content(explanation: Explanation, profiles: Any, model: str | None) -> dict[str, Any]:
+    texts = profiles_of(explanation, profiles)
     names = _people(explanation)
     half = style.half_widths(explanation)
     of = "" if model is None else f" about {model}"
@@ -104,7 +103,7 @@ def _content(explanation: Explanation, given: Any, model: str | None) -> dict[st
         ],
         "compared": _compared(explanation, texts) if len(explanation) == 2 else None,
         "inputs": _inputs(explanation, texts, half),
-        "picture": _picture(explanation, given),
+        "picture": _picture(explanation, profiles),
     }
 
 
@@ -120,7 +119,8 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
         row = [cell(explanation.feature_names[j], head=True)]
         for n in range(len(explanation)):
             row += [cell(texts[n][j] or ""), cell(_signed(explanation.values[n, j]), True)]
-            row += [] if half is None else [cell(_unsure(half[n, j]), True)]
+            if half is not None:
+                row.append(cell("unknown" if np.isnan(half[n, j]) else f"±{half[n, j]:.2g}", True))
         rows.append(row)
     return page.table("All inputs", heads, rows)
 
@@ -128,10 +128,6 @@ def _inputs(explanation: Explanation, texts: Any, half: np.ndarray | None) -> di
 def _signed(value: float) -> str:
     """A number of three digits with its sign; 0 for a rounding error."""
     return "0" if abs(value) < 1e-9 else style.signed(value)
-
-
-def _unsure(half: float) -> str:
-    return "unknown" if np.isnan(half) else f"±{half:.2g}"
 
 
 def _people(explanation: Explanation) -> list[str]:
@@ -152,14 +148,14 @@ def _finding(
     order = [j for j in np.argsort(-np.abs(values), kind="stable")[:TOP] if abs(values[j]) >= 1e-9]
     lines = []
     for j in order:
-        own = "" if texts[j] is None else f" ({texts[j]})"
+        entry = "" if texts[j] is None else f" ({texts[j]})"
         sure = ""
         if half is not None and np.isfinite(half[n, j]):
             sure = f", 95 % interval {values[j] - half[n, j]:+.3g} to {values[j] + half[n, j]:+.3g}"
             if abs(values[j]) <= half[n, j]:
                 sure += ": it may be none"
         done = wording.effect(explanation, values[j])
-        lines.append(f"{explanation.feature_names[j]}{own} {done}{sure}.")
+        lines.append(f"{explanation.feature_names[j]}{entry} {done}{sure}.")
     quantity, total = (_own(explanation, name, n) for name in ("quantity", "total"))
     now = wording.ends(explanation, quantity, float(explanation.base_values[n]), total)
     margin = _own(explanation, "margin", n)
@@ -186,17 +182,17 @@ def _compared(explanation: Explanation, texts: list[list[str | None]]) -> list[s
     for j in np.argsort(-np.abs(gap), kind="stable")[:TOP]:
         if gap[j] == 0:
             continue
-        own = [one[j] for one in texts]
-        beside = f" ({own[0]} and {own[1]})" if None not in own and own[0] != own[1] else ""
+        both = [one[j] for one in texts]
+        beside = f" ({both[0]} and {both[1]})" if None not in both and both[0] != both[1] else ""
         first, second = (_signed(explanation.values[n, j]) for n in range(2))
         name = explanation.feature_names[j]
         lines.append(f"{name}{beside}: {first} for {a}, {second} for {b}.")
     return lines or ["No influence differs."]
 
 
-def _picture(explanation: Explanation, given: Any) -> dict[str, Any]:
+def _picture(explanation: Explanation, profiles: Any) -> dict[str, Any]:
     rows = min(explanation.shape[1], 15) * (1 if len(explanation) == 1 else 1.5)
-    draw = partial(profile, explanation, profile=given)
+    draw = partial(profile, explanation, profile=profiles)
     caption, size = wording.to_the_right(explanation), style.figure_size(rows, 8.2)
     alt = "bars of influence by input"
     return page.picture("Profile and influences", size, draw, caption, alt)

@@ -11,7 +11,6 @@ Reading order:
     profiles              people's inputs, as texts next to their influences
     coalition_table       `CoalitionTable`: v(S) of every coalition, and indices that read it
     interactions          `Interactions`: values of sets of players
-    interaction_forms     Interactions as matrices, tables, text, and for shapiq
     explanation           `Explanation`: values of many instances, with errors and provenance
     fingerprint           `Fingerprint`: the model, rows and question of values
     top                   `TopK`: the players of the largest |value|, and which are certain
@@ -25,7 +24,7 @@ Reading order:
     plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
     convert               converts an Explanation for pandas, shap and shapiq
-    asked                 what was asked, and what a value means, by the facts of the provenance
+    describe_question     the question, and what a value means, by the facts of the provenance
     shared_fields         what results of N instances have in common, whatever their values are of
     selection             what `explanation[...]` means
     files/                results in a file, and back

@@ -13,7 +13,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.shared_fields import freeze_arrays
+from xaijax.results.shared_fields import FrozenArrays
 from xaijax.results.summary import ranking
 
 TOP = 4  # players in the repr
@@ -21,7 +21,7 @@ TOP = 4  # players in the repr
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Background:
+class Background(FrozenArrays):
     """Holds rows for `background=` of an explainer; made by `xaijax.background`.
 
     Use it as `xaijax.Explainer(model, chosen)`, or as `chosen.rows` with `weights=chosen.weights`.
@@ -47,9 +47,6 @@ class Background:
     places: np.ndarray
     method: str
 
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
-
     def __len__(self) -> int:
         return len(self.places)
 
@@ -61,7 +58,7 @@ class Background:
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class BackgroundSpread:
+class BackgroundSpread(FrozenArrays):
     """Says how far values move with the background; made by `xaijax.background_spread`.
 
     Attributes:
@@ -94,9 +91,6 @@ class BackgroundSpread:
     relative: np.ndarray
     by_player: np.ndarray
     feature_names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
 
     def __repr__(self) -> str:
         lines = [f"BackgroundSpread: {self.draws} draws of each size, {self.method}"]

@@ -16,11 +16,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
 from xaijax.core.typing import ArrayLike
 from xaijax.players.index import SizeLimited, index_weights
-from xaijax.players.interaction_index import (
-    checked_order,
-    derivative_weights,
-    interaction_index,
-)
+from xaijax.players.interaction_index import checked_order, derivative_weights, interaction_index
 from xaijax.players.sets import chances, player_place
 from xaijax.results.interactions import Interactions
 from xaijax.results.set_keys import all_of
@@ -317,10 +313,9 @@ class CoalitionTable:
         value, bound = self._compared(threshold, absolute)
         win = value >= bound - self._slack(bound)[:, None]
         if win[:, 0].any():
+            game = int(win[:, 0].argmax())
             raise InputError(
-                f"values: game {int(win[:, 0].argmax())} wins with the empty set (v = "
-                f"{self.values[int(win[:, 0].argmax()), 0]:g}), so no player matters. The table of "
-                "an influence has v(empty) = 0."
+                f"values: game {game} wins with the empty set, whose v is {self.values[game, 0]:g}."
             )
         return np.stack([function(one) for one in win])
 
@@ -332,17 +327,15 @@ class CoalitionTable:
             other = np.minimum(np.abs(value), np.abs(value - 1)) > self._slack(1.0)[:, None]
             if other.any():
                 raise InputError(
-                    "threshold=None is for games of zeros and ones, but a value is "
-                    f"{value[other][0]:.6g}. Say threshold= (above 0): a set wins where v(S) >= "
-                    "threshold."
+                    f"threshold=None is for games of zeros and ones, got {value[other][0]:.6g}. "
+                    "Say threshold= (above 0): a set wins if v(S) >= threshold."
                 )
             return value, 0.5
         bound = checks.positive(threshold, "threshold")
         if (self._slack(bound) >= bound).any():
             raise InputError(
-                f"threshold={bound:g} is within what rounding leaves of the values, "
-                f"{self.rounding.max():.2g}: the empty set would reach it. Give a larger one, or a "
-                "CoalitionTable with rounding=0.0."
+                f"threshold={bound:g} is within the rounding of the values, "
+                f"{self.rounding.max():.2g}. Give a larger one, or a table with rounding=0.0."
             )
         return value, bound
 
@@ -353,18 +346,15 @@ class CoalitionTable:
         return np.where(self.rounding > 0, self.rounding + 2 * UNIT * bound, 0.0)
 
 
-def _rounding(given: Any, N: int) -> np.ndarray:
+def _rounding(value: Any, N: int) -> np.ndarray:
     """The rounding as float64 [N], finite and at least 0."""
-    if isinstance(given, bool) or not isinstance(
-        given, int | float | np.integer | np.floating | np.ndarray
+    if isinstance(value, bool) or not isinstance(
+        value, int | float | np.integer | np.floating | np.ndarray
     ):
-        raise InputTypeError(f"rounding must be None, a number or [{N}], got {given!r}.")
-    array = checks.real_numbers(given, "rounding")
+        raise InputTypeError(f"rounding must be None, a number or [{N}], got {value!r}.")
+    array = checks.real_numbers(value, "rounding")
     if array.shape not in ((), (N,)) or not np.isfinite(array).all() or (array < 0).any():
-        raise InputError(
-            f"rounding must be a finite number of at least 0, or one for each of {N:,} games, got "
-            f"{given!r}."
-        )
+        raise InputError(f"rounding must be finite and at least 0, one or [{N}], got {value!r}.")
     out = np.broadcast_to(array, N).copy()
     out.flags.writeable = False
     return out
@@ -382,11 +372,11 @@ class TableOrigin:
 
     def united(self) -> TableOrigin:
         """Returns the origin of the game in which two players act as one, without the old names."""
-        kept = {name: one for name, one in self.provenance.items() if name != "player_columns"}
-        return TableOrigin(self.data, self.stats, kept, index=self.index)
+        facts = {name: one for name, one in self.provenance.items() if name != "player_columns"}
+        return TableOrigin(self.data, self.stats, facts, index=self.index)
 
     def facts(self, index: str, order: int, P: int) -> dict[str, Any]:
         """The provenance of the table's interactions."""
         method = self.provenance.get("method", "CoalitionTable")
-        own = {"method": method, "index": index, "order": order, "players": P}
-        return {**self.provenance, **own}
+        facts = {"method": method, "index": index, "order": order, "players": P}
+        return {**self.provenance, **facts}

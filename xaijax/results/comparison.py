@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
-from xaijax.results.shared_fields import FrozenDict, freeze_arrays
+from xaijax.results.shared_fields import FrozenArrays, FrozenDict
 from xaijax.results.summary import ranking
 
 TOP = 8  # players in the repr
@@ -32,15 +32,12 @@ def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftPart:
+class ShiftPart(FrozenArrays):
     """A part of the shifts, float64 [P] or [P, K] each: the estimate, and its interval."""
 
     shift: np.ndarray
     low: np.ndarray
     high: np.ndarray
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class ShiftSplit:
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(FrozenArrays):
     """Says how the players' values changed from explanation a to b; made by `xaijax.compare`.
 
     Attributes:
@@ -113,7 +110,7 @@ class Comparison:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        freeze_arrays(self)
+        super().__post_init__()
         object.__setattr__(self, "provenance", FrozenDict(self.provenance))
 
     @property
@@ -129,8 +126,8 @@ class Comparison:
     @property
     def moved(self) -> np.ndarray:
         """Players whose mean value or size has an interval without 0, for any output; bool [P]."""
-        found = moved_of(self)
-        return found if found.ndim == 1 else found.any(axis=1)
+        moved = moved_of(self)
+        return moved if moved.ndim == 1 else moved.any(axis=1)
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -174,10 +171,10 @@ class Comparison:
         }
         if self.split is not None:
             for part in fields(ShiftSplit):
-                own = getattr(self.split, part.name)
+                shifts = getattr(self.split, part.name)
                 for end, of in (("", "shift"), ("_low", "low"), ("_high", "high")):
                     name = part.name.replace("data", "of_data").replace("model", "of_model")
-                    columns[f"{name}{end}"] = getattr(own, of).reshape(-1)
+                    columns[f"{name}{end}"] = getattr(shifts, of).reshape(-1)
         axes, names = [self.feature_names], ["player"]
         if self.output_names is not None:
             axes, names = [*axes, self.output_names], [*names, "output"]
@@ -196,12 +193,12 @@ def changes_of(one: Comparison, outputs: Sequence[str] | None = None) -> list[st
     """
     if one.output_names is None:
         return list(one.changed)
-    asked, moved = one.output_names if outputs is None else outputs, moved_of(one)
-    found = []
+    shown, moved = one.output_names if outputs is None else outputs, moved_of(one)
+    texts = []
     for j, name in enumerate(one.feature_names):
-        own = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in asked]
-        found += [f"{name} ({', '.join(own)})"] if own else []
-    return found
+        which = [o for k, o in enumerate(one.output_names) if moved[j, k] and o in shown]
+        texts += [f"{name} ({', '.join(which)})"] if which else []
+    return texts
 
 
 def _interval(one: Comparison, of: str, at: tuple[int, ...]) -> str:

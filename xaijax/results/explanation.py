@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core import sequences
+from xaijax.core import checks, sequences
 from xaijax.core.errors import InputError, InputTypeError
+from xaijax.core.optional import require
 from xaijax.core.public import public_class
+from xaijax.players.index import named, quoted
 from xaijax.results import convert, summary
+from xaijax.results.describe_question import output_of_each
 from xaijax.results.files import npz
 from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.result_html import explanation_html
 from xaijax.results.selection import Selection, resolve, split_key, take
 from xaijax.results.shared_fields import (
     ResultOfRows,
+    as_numbers,
     check_columns,
     check_shape,
     floats,
@@ -145,11 +149,6 @@ class Explanation(ResultOfRows):
         """The `Fingerprint` of the model, the background and the question of these values."""
         return of_result(self, "kind")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of `values`: (N, P) or (N, P, K)."""
-        return self.values.shape
-
     def __getitem__(self, key: Any) -> Explanation:
         """Returns a part: `explanation[instance, player, output]`, later axes optional.
 
@@ -192,15 +191,15 @@ class Explanation(ResultOfRows):
 
     def _columns_of(self, players: Selection) -> dict[str, Any]:
         """The provenance entry that links these players, in their order, to columns of `data`."""
-        given = self.provenance.get("player_columns")
-        if given is None:
+        columns = self.provenance.get("player_columns")
+        if columns is None:
             if self.data is None or rows_of(self.data).is_frame:
                 return {}  # nothing to link, or a frame: its columns are found by name
-            found = player_columns(self.data, self.feature_names, None)
-            given = [() if j is None else (j,) for j in found]
-        check_columns(given, len(self.feature_names), self.data)
+            places = player_columns(self.data, self.feature_names, None)
+            columns = [() if j is None else (j,) for j in places]
+        check_columns(columns, len(self.feature_names), self.data)
         positions = np.arange(len(self.feature_names))[players]
-        return {"player_columns": tuple(tuple(given[j]) for j in positions)}
+        return {"player_columns": tuple(tuple(columns[j]) for j in positions)}
 
     def player_data(self) -> list[np.ndarray | None]:
         """Returns for each player its column of `data`.
@@ -214,10 +213,10 @@ class Explanation(ResultOfRows):
         Raises:
             InputError: provenance["player_columns"] does not fit the players or `data`.
         """
-        given = self.provenance.get("player_columns")
-        found = player_columns(self.data, self.feature_names, given)
+        columns = self.provenance.get("player_columns")
+        places = player_columns(self.data, self.feature_names, columns)
         rows = rows_of(self.data)
-        return [None if j is None else rows.column(j) for j in found]
+        return [None if j is None else rows.column(j) for j in places]
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Returns half-widths of confidence intervals: each value plus or minus its half-width.
@@ -294,7 +293,10 @@ class Explanation(ResultOfRows):
                 long=False only).
             ImportError: pandas is not installed.
         """
-        return convert.to_dataframe(self, long)
+        if not checks.yes_or_no(long, "long"):
+            return convert.wide(self, "player", self.feature_names)
+        names = np.array(self.feature_names, dtype=object)
+        return convert.long_frame(self, self._table(), player=names)
 
     def to_shap(self) -> Any:
         """Returns a `shap.Explanation`, for the plots of shap. It needs `pip install shap`.
@@ -307,7 +309,33 @@ class Explanation(ResultOfRows):
         Raises:
             ImportError: shap is not installed.
         """
-        return convert.to_shap(self)
+        shap = require("shap", "shap")
+        names, outputs = self.instance_names, output_of_each(self.stats, len(self))
+        if outputs:  # the only field of shap with a text for each instance that is sliced with them
+            starts = [""] * len(self) if names is None else [f"{name}, " for name in names]
+            names = [f"{a}output {b}" for a, b in zip(starts, outputs, strict=True)]
+        return shap.Explanation(
+            values=self.values.copy(),  # shap's own methods write into their arrays
+            base_values=self.base_values.copy(),
+            data=self._table(),
+            feature_names=list(self.feature_names),
+            output_names=None if self.output_names is None else list(self.output_names),
+            instance_names=names if outputs else None,
+            error_std=None if self.std_errors is None else self.std_errors.copy(),
+        )
+
+    def _table(self) -> np.ndarray | None:
+        """The data, player by player: [N, P] float64 if all are numbers, else objects."""
+        parts = self.player_data()
+        if all(part is None for part in parts):
+            return None
+        numbers = [None if part is None else as_numbers(part) for part in parts]
+        plain = all(n is not None for n, p in zip(numbers, parts, strict=True) if p is not None)
+        table = np.full(self.shape[:2], np.nan if plain else None, float if plain else object)
+        for j, part in enumerate(numbers if plain else parts):
+            if part is not None:
+                table[:, j] = part
+        return table
 
     def to_shapiq(self) -> list[Any]:
         """Returns a list of `shapiq.InteractionValues` of order 1. It needs `pip install shapiq`.
@@ -320,7 +348,14 @@ class Explanation(ResultOfRows):
                 index is neither Shapley nor Banzhaf.
             ImportError: shapiq is not installed.
         """
-        return convert.to_shapiq(self)
+        index = named(self.kind).shapiq
+        if index is None:
+            raise InputError(
+                f"to_shapiq: got the index {self.kind!r}; shapiq has "
+                f"{' and '.join(quoted('shapiq'))}."
+            )
+        sets = [(j,) for j in range(len(self.feature_names))]
+        return convert.values_of_shapiq(self, "explanation", index, sets, 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the explanation to one .npz file, which `xaijax.load` reads back exactly.

@@ -22,30 +22,11 @@ SCORE = ("outcome", "positive", "bounds", "signed", "difference", "floor")
 AMOUNT = ("quantity", "quantity_words", "link", *SCORE, "threshold", "absolute")
 # Facts that make two results answers to one question.
 QUESTION = (
-    "selected_output",
-    "player_columns",
-    "method",
-    "path",
-    "steps",
-    "quantity",
-    "link",
-    "index_weights",
-    "replacement",
-    "background_rows",
-    "weights",
-    "guests",
-    "reference",
-    "end_weight",
+    *"selected_output player_columns method path steps quantity link index_weights".split(),
+    *"replacement background_rows weights guests reference end_weight".split(),
     *SCORE,
-    "intervention",
-    "pool_rows",
-    "pool_weights",
-    "scheme",
-    "threshold",
-    "absolute",
+    *"intervention pool_rows pool_weights scheme threshold absolute".split(),
 )
-
-
 # Entries of stats that hold what each field of a fingerprint was read from.
 ENTRIES = {"rows": "fingerprint", "model": "model_fingerprint"}
 
@@ -104,9 +85,9 @@ class Fingerprint:
         if not isinstance(other, Fingerprint):
             raise InputTypeError(f"other: got {type(other).__name__}, not a Fingerprint.")
         facts = dict.fromkeys([*self.question, *other.question])
-        found = [f for f in facts if not equal(self.question.get(f), other.question.get(f))]
+        differ = [f for f in facts if not equal(self.question.get(f), other.question.get(f))]
         digests = why_not(self.digests(), other.digests())
-        return found + list(dict.fromkeys(name.partition(" ")[0] for name in digests))
+        return differ + list(dict.fromkeys(name.partition(" ")[0] for name in digests))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fingerprint) and not self.why_not(other)
@@ -120,14 +101,14 @@ class Fingerprint:
         be called by both, and has no such entry. Its digest is under "model" and the versions that
         it depends on.
         """
-        found = {} if self.rows is None else {"rows": self.rows}
+        digests = {} if self.rows is None else {"rows": self.rows}
         for text in self.model:
             versions, _, digest = text.rpartition(":")
-            found[f"model {versions}"] = digest
+            digests[f"model {versions}"] = digest
             kind = versions.partition(" ")[0]
             if kind != "python":
-                found["model"] = kind
-        return found
+                digests["model"] = kind
+        return digests
 
 
 def fingerprint_of(

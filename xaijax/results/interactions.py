@@ -9,22 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.core import sequences
-from xaijax.core.checks import listed
-from xaijax.core.errors import InputError
+from xaijax.core import checks, sequences
+from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax.players.interaction_index import checked_order, interaction_index
-from xaijax.results import interaction_forms, set_keys
+from xaijax.players.interaction_index import INTERACTIONS, checked_order, interaction_index
+from xaijax.results import convert, set_keys
 from xaijax.results.fingerprint import Fingerprint, of_result
 from xaijax.results.result_html import interactions_html
-from xaijax.results.selection import resolve
+from xaijax.results.selection import resolve, split_key, take
+from xaijax.results.set_keys import all_of, named
 from xaijax.results.shared_fields import (
     ResultOfRows,
+    read_only,
     select_output,
     shared_fields,
     stats_of_rows,
     values_of,
 )
+from xaijax.results.summary import finite_instances, headline_of, largest, shown_stats, sure_of
+from xaijax.tables.rows import rows_of
 
 FORMAT = "xaijax.Interactions"
 
@@ -107,33 +110,47 @@ class Interactions(ResultOfRows):
 
     def __post_init__(self) -> None:
         values = values_of(self, "M")
-        given = () if self.feature_names is None else listed(self.feature_names, "feature_names")
-        sets = set_keys.checked(self.sets, values.shape[1], len(given))
-        P = len(given) or 1 + max(place for S in sets for place in S)
+        names = () if self.feature_names is None else self.feature_names
+        names = checks.listed(names, "feature_names")
+        sets = set_keys.checked(self.sets, values.shape[1], len(names))
+        P = len(names) or 1 + max(place for S in sets for place in S)
         largest = max(map(len, sets))
         order = largest if self.order is None else checked_order(self.order, P)
         if order < largest:
             raise InputError(f"order: got {order}, but there is a set of {largest} players.")
-        frozen = shared_fields(self, values, given, P)
+        frozen = shared_fields(self, values, names, P)
         frozen |= {"sets": sets, "index": interaction_index(self.index).name, "order": order}
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return interaction_forms.describe(self)
+        lines = [self._headline(), f"  {sure_of(self)}"]
+        finite = finite_instances(self.values)
+        if finite.any():
+            joined = [m for m, S in enumerate(self.sets) if len(S) > 1]
+            if joined:
+                names = [named(self.set_names[m]) for m in joined]
+                text = largest(self.values[finite][:, joined], names)
+                lines.append(f"  largest mean |interaction|: {text}")
+        sought = self.stats.get("large_pairs_sought")
+        if isinstance(sought, np.ndarray) and not sought.all():
+            lines.append(
+                f"  budget too small to look for large pairs, of {int((~sought).sum()):,} of "
+                f"{len(self):,} instances: raise it, or say unbiased=True"
+            )
+        return "\n".join(lines + shown_stats(self))
+
+    def _headline(self) -> str:
+        head = f"Interactions ({self.index}, order {self.order})"
+        return headline_of(self, head, "sets", f" of {len(self.feature_names):,} players")
 
     def _repr_html_(self) -> str:
-        return interactions_html(self, interaction_forms.headline(self))
+        return interactions_html(self, self._headline())
 
     @property
     def fingerprint(self) -> Fingerprint:
         """The `Fingerprint` of the model, the background and the question of these values."""
         return of_result(self, "index", "order", "sets")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of `values`: (N, M) or (N, M, K)."""
-        return self.values.shape
 
     @property
     def set_names(self) -> tuple[tuple[str, ...], ...]:
@@ -151,7 +168,20 @@ class Interactions(ResultOfRows):
         Raises:
             InputError: some of these sets were not requested, or were sliced away.
         """
-        return interaction_forms.matrix(self, self.values)
+        P = len(self.feature_names)
+        wanted = all_of(P, min(2, P))
+        place = {S: m for m, S in enumerate(self.sets)}
+        missing = [S for S in wanted if S not in place]
+        if missing:
+            raise InputError(
+                f"matrix: needs every player and every pair, but "
+                f"{named([self.feature_names[p] for p in missing[0]])!r} is not among the "
+                f"{len(self.sets):,} sets. Take it before slicing sets."
+            )
+        out = np.zeros((len(self), P, P, *self.values.shape[2:]))
+        for S in wanted:
+            out[:, S[0], S[-1]] = out[:, S[-1], S[0]] = self.values[:, place[S]]
+        return read_only(out)
 
     def __getitem__(self, key: Any) -> Interactions:
         """Returns a part: `interactions[instance, set, output]`, later axes optional.
@@ -174,15 +204,13 @@ class Interactions(ResultOfRows):
                 length, or nothing is left.
             InputTypeError: a key has another type.
         """
-        keys = set_keys.split(key, self.values.ndim)
+        keys = split_key(key, self.values.ndim, "interactions", "set")
         rows, _ = resolve(keys[0], len(self), self.instance_names, "instance")
         chosen = set_keys.positions(keys[1], self.sets, self.feature_names)
         changes: dict[str, Any] = {
             **self._of_rows(rows, chosen),
             "present": None if self.present is None else self.present[rows],
-            "sets": self.sets[chosen]
-            if isinstance(chosen, slice)
-            else tuple(self.sets[i] for i in chosen),
+            "sets": take(self.sets, chosen),
             "stats": stats_of_rows(self.stats, len(self), rows),
         }
         provenance = dict(self.provenance)
@@ -223,7 +251,17 @@ class Interactions(ResultOfRows):
             InputTypeError: `long` is not True or False.
             ImportError: pandas is not installed.
         """
-        return interaction_forms.to_dataframe(self, long)
+        checks.yes_or_no(long, "long")
+        labels = [named(S) for S in self.set_names]
+        if long:
+            sizes, names = [len(S) for S in self.sets], np.array(labels, object)
+            return convert.long_frame(self, None, set=names, size=sizes)
+        if len(set(labels)) < len(labels):
+            twice = next(one for one in labels if labels.count(one) > 1)
+            raise InputError(
+                f"to_dataframe: two sets are called {twice!r}; say to_dataframe(long=True)."
+            )
+        return convert.wide(self, "set", labels)
 
     def to_shapiq(self) -> list[Any]:
         """Returns a list of `shapiq.InteractionValues`. It needs `pip install shapiq`.
@@ -235,7 +273,8 @@ class Interactions(ResultOfRows):
             InputError: there are K outputs (select one first: `interactions[:, :, "name"]`).
             ImportError: shapiq is not installed.
         """
-        return interaction_forms.to_shapiq(self)
+        index: Any = interaction_index(self.index).shapiq
+        return convert.values_of_shapiq(self, "interactions", index, self.sets, self.order or 0)
 
     @classmethod
     def from_shapiq(cls, found: Any, feature_names: Any = None, data: Any = None) -> Interactions:
@@ -265,7 +304,61 @@ class Interactions(ResultOfRows):
             >>> xj.Interactions.from_shapiq(theirs)[:, ("player 0", "player 1")].values
             array([[1.]])
         """
-        return cls(**interaction_forms.from_shapiq(found, feature_names, data))
+        results = list(found) if isinstance(found, list | tuple) else [found]
+        if not results:
+            raise InputError("found: got none; pass at least one shapiq.InteractionValues.")
+        for one in results:
+            if not (hasattr(one, "interaction_lookup") and hasattr(one, "baseline_value")):
+                raise InputTypeError(
+                    f"found: got {type(one).__name__}; pass shapiq.InteractionValues."
+                )
+        facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in results}
+        if len(facts) > 1:
+            raise InputError(
+                f"found: differ in (index, n_players, min_order, max_order): {sorted(facts)}; pass "
+                "answers to one question."
+            )
+        ((name, P, least, most),) = facts
+        ours = {one.shapiq: one.name for one in INTERACTIONS.values()}
+        if most == 1:  # shapiq's names of the same values of single players
+            ours |= {"SV": "sii", "BV": "banzhaf"}
+        if name not in ours:
+            known = ", ".join(map(repr, ours))
+            raise InputError(f"found: index {name!r} has no counterpart here; known are {known}.")
+        sets = [S for S in all_of(P, most) if len(S) >= least]
+        values = np.zeros((len(results), len(sets)))  # a set that shapiq does not list is 0 there
+        place = {S: m for m, S in enumerate(sets)}
+        for n, one in enumerate(results):
+            for S, where in one.interaction_lookup.items():
+                if len(S) >= max(1, least):
+                    values[n, place[tuple(sorted(S))]] = one.values[where]
+        estimated = np.array([bool(one.estimated) for one in results])
+        errors = np.where(estimated[:, None], np.nan, np.zeros(values.shape))
+        names = [f"player {p}" for p in range(P)] if feature_names is None else list(feature_names)
+        if isinstance(feature_names, str) or len(names) != P:
+            raise InputError(
+                f"feature_names: got {feature_names!r}; there are {P} players to name."
+            )
+        if data is not None:
+            data = np.asarray(data) if isinstance(data, list) else data
+            shape = len(rows_of(data)), rows_of(data).width
+            if shape != values.shape[:1] + (P,):
+                raise InputError(
+                    f"data: got {shape[0]:,} rows of {shape[1]:,} columns; pass rows "
+                    f"[{len(results)}, {P}], a column for each player, or leave data= out."
+                )
+        return cls(
+            values,
+            np.array([float(one.baseline_value) for one in results]),
+            tuple(sets),
+            errors if estimated.any() else None,
+            ours[name],
+            most,
+            data,
+            tuple(names),
+            exact=not estimated.any(),
+            provenance={"method": "shapiq"},
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one .npz file, which `xaijax.load` reads back exactly; no pickle.
@@ -277,3 +370,8 @@ class Interactions(ResultOfRows):
             InputError, InputTypeError: as for `Explanation.save`.
         """
         self._save(path, FORMAT, ("instance_index",))
+
+
+def value_name(result: Interactions) -> str:
+    """Returns the name of one number."""
+    return interaction_index(result.index).value

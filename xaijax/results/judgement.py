@@ -15,7 +15,8 @@ from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.results.convert import frame_of
 from xaijax.results.explanation import Explanation
-from xaijax.results.shared_fields import FrozenDict, freeze_arrays
+from xaijax.results.shared_fields import FrozenArrays, FrozenDict
+from xaijax.results.summary import text_table
 
 COLUMNS = {  # of the tables: field -> its heading
     "relative_error": "relative error",
@@ -33,7 +34,7 @@ SHARES = ("relative_error", "pooled_error", "top1", "top3", "sign_flips")
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
+class Curves(FrozenArrays):
     """The model's answers as players are inserted and deleted, largest value first.
 
     Attributes:
@@ -46,9 +47,6 @@ class Curves:
     insertion: np.ndarray
     deletion: np.ndarray
     model_rows: int
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
 
     def area(self, which: str) -> tuple[float, float]:
         """Returns (mean area under a curve, its standard error over the rows).
@@ -66,7 +64,7 @@ class Curves:
 
 @public_class
 @dataclass(frozen=True, eq=False, repr=False)
-class Judgement:
+class Judgement(FrozenArrays):
     """Says how far one attribution is from the truth; made by `xaijax.judge`.
 
     phi^ are the judged values, phi the true ones. If the truth was sampled, its own variance is
@@ -118,9 +116,6 @@ class Judgement:
     row_errors: np.ndarray
     truth: Explanation
     curves: Curves | None = None
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
 
     def __repr__(self) -> str:
         return repr(Judgements({self.name: self}))
@@ -174,39 +169,31 @@ class Judgements(Mapping[str, Judgement]):
         return len(self.of)
 
     def __repr__(self) -> str:
-        found = {name: one.to_dict() for name, one in self.items()}
-        shown = [key for key in COLUMNS if any(one.get(key) is not None for one in found.values())]
+        cells = {name: one.to_dict() for name, one in self.items()}
+        shown = [key for key in COLUMNS if any(one.get(key) is not None for one in cells.values())]
         lines = [["", *(COLUMNS[key] for key in shown)]]
-        lines += [[name, *(_shown(key, one) for key in shown)] for name, one in found.items()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                [line[0].ljust(widths[0])]
-                + [cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True)]
-            )
-            for line in lines
-        ]
-        return "\n".join([_against(next(iter(self.values())).truth), *text])
+        lines += [[name, *(_shown(key, one) for key in shown)] for name, one in cells.items()]
+        return "\n".join([_against(next(iter(self.values())).truth), *text_table(lines)])
 
     def to_dataframe(self) -> Any:
         """Returns a pandas DataFrame, one row per attribution; needs `pip install
         "xaijax[data]"`.
         """
-        found = [one.to_dict() for one in self.values()]
-        columns = {key: [one[key] for one in found] for key in found[0]}
+        rows = [one.to_dict() for one in self.values()]
+        columns = {key: [one[key] for one in rows] for key in rows[0]}
         return frame_of(columns, [list(self)], ["attribution"])
 
 
-def _shown(key: str, found: Mapping[str, Any]) -> str:
+def _shown(key: str, cells: Mapping[str, Any]) -> str:
     """One cell of the table."""
-    value = found.get(key)
+    value = cells.get(key)
     if value is None or value != value:
         return "-"
     if key == "model_rows":
         return f"{value:,}"
     if key in SHARES:
         return f"{100 * value:.3g} %"
-    error = found.get(f"{key}_std_error")
+    error = cells.get(f"{key}_std_error")
     return f"{value:.3g}" if error is None else f"{value:.3g} +- {error:.1g}"
 
 

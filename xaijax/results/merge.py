@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,19 +97,21 @@ def merge(explanations: Iterable[Merged]) -> Merged:
             )
     _require_one_question(parts)
     index, names = joined_labels(parts)
-    bounds = {"bounds": _bounds(parts)} if isinstance(parts[0], Explanation) else {}
+    bounds = {}
+    if isinstance(parts[0], Explanation):
+        bounds["bounds"] = _field(parts, "bounds", lambda one: np.full(len(one), _error(one)))
     return replace(
         parts[0],
         values=np.concatenate([part.values for part in parts]),
         base_values=np.concatenate([part.base_values for part in parts]),
-        std_errors=_std_errors(parts),
+        std_errors=_field(parts, "std_errors", lambda one: np.full(one.shape, _error(one))),
         data=concatenate([part.data for part in parts]),
         instance_names=names,
         instance_index=index,
         exact=all(part.exact for part in parts),
-        stats=_join(_stats(parts), _join_stat(parts)),
+        stats=_join(_stats(parts), partial(_join_stat, parts)),
         provenance=_join([part.provenance for part in parts], lambda _, values: _same(values)),
-        present=_present(parts),
+        present=_field(parts, "present", _every_player),
         **bounds,
     )
 
@@ -119,9 +122,8 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
     Only exact values are checked: the base of a random model is noisy, and that of the least
     squares of `FederatedExplainer` is an intercept, which differs from row to row.
     """
-    if parts[0].provenance.get("replacement") != "baseline":
-        return
-    if not all(part.exact for part in parts):
+    one_row = parts[0].provenance.get("replacement") == "baseline"
+    if not (one_row and all(part.exact for part in parts)):
         return
     bases = [part.base_values[:1] for part in parts if len(part)]
     for number, base in enumerate(bases):
@@ -129,8 +131,7 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
         if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
             raise InputError(
                 f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
-                f"{_short(bases[0].tolist())}; their baselines differ, so values are relative to "
-                "different rows. Explain all with one baseline."
+                f"{_short(bases[0].tolist())}. Explain all with one baseline."
             )
 
 
@@ -146,14 +147,14 @@ def _require_one_question(parts: Sequence[AnyPart]) -> None:
             first, known = seen.setdefault(key, (number, digest))
             if digest != known:
                 name = key.partition(" ")[0]
-                told = (ROWS if name == "rows" else MODEL).format(first=first)
-                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {told}")
+                text = (ROWS if name == "rows" else MODEL).format(first=first)
+                raise InputError(f"stats[{ENTRIES[name]!r}]: explanation {number} {text}")
     if len(parts) > 1 and all(one.provenance.get("method") == "QII" for one in parts):
         if any(one.data is None for one in parts):
             name = parts[0].provenance.get("quantity")
             raise InputError(
-                f"quantity={name!r} is one number for the whole data, and has no instances that "
-                "could be explained apart. Keep the explanations in a list."
+                f"quantity={name!r} is one number for the whole data, without instances to join. "
+                "Keep the explanations in a list."
             )
 
 
@@ -161,10 +162,10 @@ def _require_same_facts(number: int, facts: Mapping[str, Any], first: Mapping[st
     for name in dict.fromkeys([*first, *facts]):
         value, known = facts.get(name), first.get(name)
         if not equal(value, known):
-            told = f"provenance[{name!r}]" if name in QUESTION else name
-            told = "stats['outputs'] (given or None)" if name == "outputs" else told
+            fact = f"provenance[{name!r}]" if name in QUESTION else name
+            fact = "stats['outputs'] (given or None)" if name == "outputs" else fact
             raise InputError(
-                f"{told}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
+                f"{fact}: explanation {number} has {_short(value)}, the first has {_short(known)}; "
                 "only explanations of the same question can be merged."
             )
 
@@ -174,67 +175,48 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _present(parts: Sequence[AnyPart]) -> np.ndarray | None:
-    if all(part.present is None for part in parts):
+def _field(parts: Sequence[AnyPart], name: str, filled: Callable[[AnyPart], Any]) -> Any:
+    """Joins a field that some parts lack, filled for these; None if all lack it."""
+    arrays = [getattr(part, name) for part in parts]
+    if all(one is None for one in arrays):
         return None
-    every = [np.ones((len(part), len(part.feature_names)), bool) for part in parts]
-    return np.concatenate(
-        [
-            one if part.present is None else part.present
-            for one, part in zip(every, parts, strict=True)
-        ]
-    )
+    pairs = zip(arrays, parts, strict=True)
+    return np.concatenate([filled(part) if one is None else one for one, part in pairs])
 
 
-def _bounds(parts: Sequence[AnyPart]) -> np.ndarray | None:
-    known = [getattr(part, "bounds", None) for part in parts]
-    if all(one is None for one in known):
-        return None
-    return np.concatenate(
-        [
-            np.full(len(part), 0.0 if part.exact else np.nan) if one is None else one
-            for one, part in zip(known, parts, strict=True)
-        ]
-    )
+def _every_player(part: AnyPart) -> np.ndarray:
+    return np.ones((len(part), len(part.feature_names)), bool)
 
 
-def _std_errors(parts: Sequence[AnyPart]) -> np.ndarray | None:
-    if all(part.std_errors is None for part in parts):
-        return None
-    return np.concatenate(
-        [
-            np.full(part.shape, 0.0 if part.exact else np.nan)
-            if part.std_errors is None
-            else part.std_errors
-            for part in parts
-        ]
-    )
+def _error(part: AnyPart) -> float:
+    """The error of a part that has no field of errors: 0 if it is exact, else unknown."""
+    return 0.0 if part.exact else np.nan
 
 
 def _stats(parts: Sequence[AnyPart]) -> list[Mapping[str, Any]]:
     """The stats of each part, completed by the entries that another part has per instance."""
-    told = {name for part in parts for name in part.stats}
-    exact_rows = "exact_rows" in told or len({part.exact for part in parts}) > 1
-    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in told]
-    certain = "certain" in told and "top" not in told
-    found: list[Mapping[str, Any]] = []
+    known = {name for part in parts for name in part.stats}
+    exact_rows = "exact_rows" in known or len({part.exact for part in parts}) > 1
+    counts = [name for name in ("coalitions", "pairs", "whole_pairs") if name in known]
+    certain = "certain" in known and "top" not in known
+    completed: list[Mapping[str, Any]] = []
     for part in parts:
         added: dict[str, Any] = {}
         drawn = not part.exact and part.std_errors is not None
         if exact_rows:
             added["exact_rows"] = np.full(len(part), part.exact)
-        if "dof" in told:
+        if "dof" in known:
             added["dof"] = np.full(len(part), np.inf)  # exact, or none known: normal quantiles
         if not drawn:
             added |= {name: np.zeros(len(part), np.int64) for name in counts}
-        if part.exact and "heavy_tail" in told:
+        if part.exact and "heavy_tail" in known:
             added["heavy_tail"] = np.zeros(len(part), bool)
             added["tail_judged"] = np.ones(len(part), bool)
         if not drawn and certain:
             # Exact values meet any tolerance; those of a network have no known error.
             added["certain"] = np.full(len(part), part.exact)
-        found.append({**added, **part.stats})
-    return found
+        completed.append({**added, **part.stats})
+    return completed
 
 
 def _join(
@@ -244,19 +226,13 @@ def _join(
     return {key: join_one(key, [mapping.get(key) for mapping in mappings]) for key in keys}
 
 
-def _join_stat(parts: Sequence[AnyPart]) -> Callable[[str, list[Any]], Any]:
-    def join_one(name: str, values: list[Any]) -> Any:
-        if all(per_instance(v, len(part)) for v, part in zip(values, parts, strict=True)):
-            return np.concatenate(values)
-        if name in SUMMED and all(_is_number(v) for v in values):
-            return sum(values)
-        return _same(values)
-
-    return join_one
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+def _join_stat(parts: Sequence[AnyPart], name: str, values: list[Any]) -> Any:
+    if all(per_instance(v, len(part)) for v, part in zip(values, parts, strict=True)):
+        return np.concatenate(values)
+    numbers = (int, float, np.integer, np.floating)
+    if name in SUMMED and all(isinstance(v, numbers) and not isinstance(v, bool) for v in values):
+        return sum(values)
+    return _same(values)
 
 
 def _same(values: list[Any]) -> Any:

@@ -6,11 +6,13 @@ Letters: N instances.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
+from xaijax.core import html
+from xaijax.core.checks import count
 from xaijax.core.public import public_class
+from xaijax.results.summary import text_table
 
 HEADS = ("estimator", "instances", "model rows of one", "model rows")
 
@@ -70,38 +72,28 @@ class Plan:
         return sum(self.shares.values())
 
     def __repr__(self) -> str:
-        rows = [HEADS, *self._lines()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
-        return "\n".join([*lines, self._below()])
+        return "\n".join([*text_table([HEADS, *self._lines()]), self._below()])
 
     def _repr_html_(self) -> str:
-        def row(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(one)}</{tag}>" for one in cells) + "</tr>"
-
-        body = "".join(row(line, "td") for line in self._lines())
-        return f"<table>{row(HEADS, 'th')}{body}</table><p>{escape(self._below())}</p>"
+        rows = [list(map(html.text, line)) for line in self._lines()]
+        return f"{html.table(HEADS, rows)}<p>{html.text(self._below(), 1_000)}</p>"
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """A line for each estimator, in order of occurrence."""
         lines = []
         for name in dict.fromkeys(self.estimator.tolist()):
-            own = self.model_rows[self.estimator == name]
-            low, high = int(own.min()), int(own.max())
+            model_rows = self.model_rows[self.estimator == name]
+            low, high = int(model_rows.min()), int(model_rows.max())
             each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            total = sum(own.tolist())  # Python integers, which do not overflow
-            lines.append((str(name), f"{len(own):,}", each, f"{total:,}"))
+            total = sum(model_rows.tolist())  # Python integers, which do not overflow
+            lines.append((str(name), f"{len(model_rows):,}", each, f"{total:,}"))
         return lines
 
     def _below(self) -> str:
         who = f"structure {self.structure!r}" if self.structure else "the model"
-        many = f"{self.programs} program{'s' * (self.programs != 1)} to compile"
+        many = f"{count(self.programs, 'program')} to compile"
         shares = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in self.shares.items())
         return (
-            f"{who} in {self.backend} answers in {self.model_calls:,} "
-            f"call{'s' * (self.model_calls != 1)}, tile {self.tile:,}; {many}; "
-            f"about {self.memory / 1e6:,.1f} MB ({shares})"
+            f"{who} in {self.backend} answers in {count(self.model_calls, 'call')}, "
+            f"tile {self.tile:,}; {many}; about {self.memory / 1e6:,.1f} MB ({shares})"
         )

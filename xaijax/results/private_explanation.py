@@ -19,6 +19,7 @@ from xaijax.core.sequences import checked_level
 from xaijax.results import shared_fields
 from xaijax.results.result_html import private_html
 from xaijax.results.selection import resolve, split_key, take
+from xaijax.results.summary import largest
 
 FORMAT = "xaijax.PrivateExplanation"
 
@@ -81,15 +82,13 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         if not np.isfinite(values).all():
             raise InputError("values: a released value is finite.")
         K = values.shape[2] if values.ndim == 3 else None
-        shared_fields.check_shape("values", values.shape[:1], (len(values),))
+        names = shared_fields.names
         checked = {
             "values": values,
             "epsilon": float(self.epsilon),
             "noise_error": float(self.noise_error),
-            "feature_names": shared_fields.names(
-                "feature_names", self.feature_names, values.shape[1], True
-            ),
-            "output_names": shared_fields.names("output_names", self.output_names, K, True),
+            "feature_names": names("feature_names", self.feature_names, values.shape[1], True),
+            "output_names": names("output_names", self.output_names, K, True),
             "mechanism": shared_fields.frozen(self.mechanism),
             "provenance": shared_fields.frozen(self.provenance),
         }
@@ -101,11 +100,6 @@ class PrivateExplanation(shared_fields.ResultOfRows):
         return state | {
             name: shared_fields.thawed(state[name]) for name in ("mechanism", "provenance")
         }
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(N, P) or (N, P, K)."""
-        return self.values.shape
 
     @property
     def instance_names(self) -> None:
@@ -195,8 +189,4 @@ class PrivateExplanation(shared_fields.ResultOfRows):
 
     def __repr__(self) -> str:
         lines = self._head()
-        size = np.abs(self.values).mean(axis=0)
-        size = size if size.ndim == 1 else size.mean(axis=1)
-        top = np.argsort(-size, kind="stable")[:6]
-        parts = ", ".join(f"{self.feature_names[j]} {size[j]:.4g}" for j in top)
-        return "\n".join([*lines, f"  mean |value|: {parts}"])
+        return "\n".join([*lines, f"  mean |value|: {largest(self.values, self.feature_names)}"])

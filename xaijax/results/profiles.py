@@ -15,25 +15,24 @@ from xaijax.tables.rows import rows_of
 
 
 def profiles_of(
-    explanation: Explanation | PrivateExplanation, given: Any
+    explanation: Explanation | PrivateExplanation, profile: Any
 ) -> list[list[str | None]]:
     """Returns for each person one text per player [P]; None if a player has no single value to
     show.
 
-    given: a frame or a list of mappings, one row per person; a player without a column there is
+    profile: a frame or a list of mappings, one row per person; a player without a column there is
         taken from the data.
     """
     N, names = len(explanation), explanation.feature_names
-    own = explanation.player_data()
-    texts = [[None if values is None else as_text(values[n]) for values in own] for n in range(N)]
-    if given is None:
+    data = explanation.player_data()
+    texts = [[None if values is None else as_text(values[n]) for values in data] for n in range(N)]
+    if profile is None:
         return texts
-    rows = _rows(given, N)
+    rows = _rows(profile, N)
     known = {name for row in rows for name in row}
     if not known & set(names):
         raise InputError(
-            f"profile: none of its columns {sorted(known)[:10]} is a player; players are "
-            f"{list(names)[:20]}."
+            f"profile: none of its columns {sorted(known)[:10]} is a player of {list(names)[:20]}."
         )
     for person, row in zip(texts, rows, strict=True):
         for j, name in enumerate(names):
@@ -42,26 +41,24 @@ def profiles_of(
     return texts
 
 
-def _rows(given: Any, N: int) -> list[dict[str, Any]]:
-    frame = rows_of(given)
+def _rows(profile: Any, N: int) -> list[dict[str, Any]]:
+    frame = rows_of(profile)
     if frame.is_frame:
-        labels, columns = [str(label) for label in frame.labels], frame.columns()
+        labels, columns = frame.labels, frame.columns()
         rows = [
-            {label: values[n] for label, values in zip(labels, columns, strict=True)}
-            for n in range(len(given))
+            dict(zip(labels, [one[n] for one in columns], strict=True)) for n in range(len(profile))
         ]
-    elif isinstance(given, Mapping):
-        rows = [{str(key): value for key, value in given.items()}]
-    elif isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
-        rows = [{str(key): value for key, value in row.items()} for row in given]
+    elif isinstance(profile, Mapping):
+        rows = [profile]
+    elif isinstance(profile, Sequence) and all(isinstance(row, Mapping) for row in profile):
+        rows = profile
     else:
         raise InputTypeError(
-            f"profile must be a frame or a list of dicts, one row a person, got "
-            f"{type(given).__name__}."
+            f"profile must be a frame or a list of dicts, a row each, got {type(profile).__name__}."
         )
     if len(rows) != N:
         raise InputError(f"profile has {len(rows)} rows for {N} people.")
-    return rows
+    return [{str(key): value for key, value in row.items()} for row in rows]
 
 
 def as_text(value: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from xaijax.core import html
 from xaijax.core.errors import InputError
 from xaijax.players.predicates import percent as percent
-from xaijax.results.asked import asked
+from xaijax.results.describe_question import describe_question
 from xaijax.results.set_keys import named
 from xaijax.results.summary import finite_instances, headline, how_sure, ranking, sure_of
 
@@ -31,7 +31,7 @@ OUTPUTS = 4  # outputs that have their own columns
 
 def explanation_html(one: Explanation) -> str:
     """The question, how certain it is, the largest players, and how it was made."""
-    lines = [how_sure(one), asked(one.provenance)]
+    lines = [how_sure(one), describe_question(one.provenance)]
     if one.values.shape[0] == 1 and one.base_values.ndim == 1:
         lines.append(f"base value {one.base_values[0] + 0.0:.4g}")
     if one.provenance.get("meaning") is not None:
@@ -42,10 +42,10 @@ def explanation_html(one: Explanation) -> str:
         body = _said(f"players of each instance: {counts.min():,} to {counts.max():,}")
     else:
         shown = None if one.present is None else np.flatnonzero(one.present.any(axis=0))
-        own = _data_of(one) if len(one.values) == 1 else None
+        inputs = _data_of(one) if len(one.values) == 1 else None
         half, level = _half_widths(one), _level(one)
         names, outputs = one.feature_names, one.output_names
-        body = _ranked(one.values, half, names, outputs, "player", shown, own, level)
+        body = _ranked(one.values, half, names, outputs, "player", shown, inputs, level)
     facts = {**one.provenance, **one.stats}
     return html.card(headline(one), filter(None, lines), [body], MADE, facts)
 
@@ -57,7 +57,7 @@ def interactions_html(one: Interactions, head: str) -> str:
     shown = joined if len(joined) else None
     half = _half_widths(one)
     body = _ranked(one.values, half, names, one.output_names, "players", shown)
-    lines = filter(None, [sure_of(one), asked(one.provenance)])
+    lines = filter(None, [sure_of(one), describe_question(one.provenance)])
     return html.card(head, lines, [body], MADE, {**one.provenance, **one.stats})
 
 
@@ -114,7 +114,7 @@ def _ranked(
     outputs: Sequence[str] | None,
     what: str,
     among: np.ndarray | None = None,
-    own: Callable[[int], str] | None = None,
+    inputs: Callable[[int], str] | None = None,
     level: float | None = LEVEL,
 ) -> str:
     """The table of the largest values [N, P] or [N, P, K], with half-widths at a level.
@@ -122,11 +122,11 @@ def _ranked(
     among: positions that may be shown, or None; own: for one instance, a player's input.
     """
     N = len(values)
-    told = finite_instances(values)
-    if not told.any():
+    finite = finite_instances(values)
+    if not finite.any():
         return _said("no instances" if N == 0 else "no instance has finite values")
-    shown = values[told].mean(axis=0) if N == 1 else np.abs(values[told]).mean(axis=0)
-    error = None if half is None else _median(half[told])
+    shown = values[finite].mean(axis=0) if N == 1 else np.abs(values[finite]).mean(axis=0)
+    error = None if half is None else _median(half[finite])
     size = np.abs(shown) if shown.ndim == 1 else np.abs(shown).mean(axis=1)
     order = ranking(size)
     order = order if among is None else order[np.isin(order, among)]
@@ -136,7 +136,7 @@ def _ranked(
     sure = error if signed else None
     number = "value" if N == 1 else "mean |value|"
     heads = [what, "", *_columns(number, outputs)]
-    heads += ["input"] * (own is not None)
+    heads += ["input"] * (inputs is not None)
     if error is not None:
         heads.append(_interval_head(level, signed, N, shown.ndim))
     bars = _bars(drawn[places], None if sure is None else sure[places], signed)
@@ -144,7 +144,7 @@ def _ranked(
     for j, drawing in zip(places, bars, strict=True):
         numbers = np.atleast_1d(shown[j])[:OUTPUTS]
         row = [html.text(names[j], html.NAME), drawing, *(f"{one + 0.0:.4g}" for one in numbers)]
-        row += [] if own is None else [own(j)]
+        row += [] if inputs is None else [inputs(j)]
         if error is not None:
             row.append(_interval(shown[j], error[j], signed))
         rows.append(row)
@@ -165,15 +165,15 @@ def _columns(number: str, outputs: Sequence[str] | None) -> list[str]:
     if outputs is None:
         return [number]
     more = f" (and {len(outputs) - OUTPUTS:,} more outputs)" if len(outputs) > OUTPUTS else ""
-    found = [f"{number} of {html.cut(one, 16)}" for one in outputs[:OUTPUTS]]
-    return [*found[:-1], found[-1] + more]
+    heads = [f"{number} of {html.cut(one, 16)}" for one in outputs[:OUTPUTS]]
+    return [*heads[:-1], heads[-1] + more]
 
 
 def _interval_head(level: float | None, signed: bool, instances: int, ndim: int) -> str:
-    told = "" if level is None else f"{100 * level:g} % "
+    confidence = "" if level is None else f"{100 * level:g} % "
     if signed:
-        return f"{told}interval"
-    of = f"{told}± of a value"
+        return f"{confidence}interval"
+    of = f"{confidence}± of a value"
     return ("median " if instances > 1 else "") + of + (", widest output" if ndim > 1 else "")
 
 

@@ -117,25 +117,23 @@ class Rule:
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
-                "a rule about players= keeps parts of one instance as they are; it says nothing of "
-                "the rows X. Its players are in rule.rule and rule.features."
+                "a rule about players= keeps parts of one instance; it says nothing of the rows X."
             )
-        given = rows_of(X)
-        if given.is_frame:
-            labels = [str(label) for label in given.labels]
+        frame = rows_of(X)
+        if frame.is_frame:
+            labels = [str(label) for label in frame.labels]
             if any(j >= len(self.names) for j in self.features):
                 raise InputError(
-                    "the rule has no names of its columns, by which to find them in the frame X. "
-                    "Give X as an array, or the rule names=."
+                    "the rule has no names of columns to find in the frame X. Give X as an array."
                 )
             lost = [self.names[j] for j in self.features if self.names[j] not in labels]
             if lost:
                 raise InputError(f"X has no column {lost[0]!r}, which the rule is about.")
             places = {j: labels.index(self.names[j]) for j in self.features}
-            rows = len(given.given)
+            rows = len(frame.given)
         else:
             X = checks.as_array(X, "X") if _numbers(X) else np.asarray(X)
-            given = rows_of(X)
+            frame = rows_of(X)
             if self.names or self.features:
                 shape = (len(self.names),) if self.names else None
                 checks.rows_of(X, "X", shape, "the rule's data")
@@ -147,7 +145,7 @@ class Rule:
             places, rows = {j: j for j in self.features}, len(X)
         holds = np.ones(rows, bool)
         for predicate in self.predicates:
-            values = given.column(places[predicate[0]])
+            values = frame.column(places[predicate[0]])
             if self.single and values.dtype.kind in "iuf":
                 values = values.astype(np.float32)
             holds &= _holds(predicate, values)
@@ -185,10 +183,10 @@ class Rule:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns a dict of plain values, as `Rules.to_json` writes it; without `names`."""
-        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "names"}
+        state = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "names"}
         predicates = [plain_predicate(one) for one in self.predicates]
-        told |= {"rule": list(self.rule), "predicates": predicates}
-        return told | {"prediction": plain(self.prediction)}
+        state |= {"rule": list(self.rule), "predicates": predicates}
+        return state | {"prediction": plain(self.prediction)}
 
 
 def _numbers(X: Any) -> bool:
@@ -209,8 +207,8 @@ def _holds(predicate: Predicate, values: np.ndarray) -> np.ndarray:
     wanted = {category_key(v, mixed) for v in predicate[1]}
     if values.dtype == np.float32:  # rows with fewer digits than the data had
         wanted |= {float(np.float32(v)) for v in predicate[1] if isinstance(v, float)}
-    found = (category_key(v, mixed) in wanted for v in values.tolist())
-    return np.fromiter(found, bool, len(values))
+    matches = (category_key(v, mixed) in wanted for v in values.tolist())
+    return np.fromiter(matches, bool, len(values))
 
 
 @public_class
@@ -331,7 +329,7 @@ class Rules(Sequence[Rule]):
         Raises:
             InputError: it is another text; the message names the field that does not fit.
         """
-        return _rules(*rules_json.read(text))
+        return _rules(rules_json.read(text))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes `to_json()` into the file `path`, replacing it if it exists, and returns its
@@ -353,7 +351,7 @@ class Rules(Sequence[Rule]):
             InputTypeError: `path` is not a path.
         """
         source = file_to_read(path)
-        return _rules(*rules_json.read(source.read_bytes(), source))
+        return _rules(rules_json.read(source.read_bytes(), source))
 
     def to_html(self) -> str:
         """Returns HTML of all rules that loads nothing: sentences, with bars below them."""
@@ -404,16 +402,10 @@ class Rules(Sequence[Rule]):
         return self._at(np.array(chosen, np.int64), stats=stats)
 
 
-def _rules(
-    names: tuple[str, ...],
-    rules: list[dict[str, Any]],
-    stats: dict[str, Any],
-    provenance: dict[str, Any],
-    labels: Any,
-) -> Rules:
+def _rules(content: rules_json.Content) -> Rules:
     """The `Rules` from the result of `rules_json.read`."""
-    own = tuple(Rule(names=names, **one) for one in rules)
-    return Rules(own, names, stats, provenance, labels)
+    names, rules, *facts = content
+    return Rules(tuple(Rule(names=names, **one) for one in rules), names, *facts)
 
 
 def refuse_types(value: Any, name: str) -> Rules:

@@ -15,15 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xaijax.core.errors import InputError
-from xaijax.results.asked import counted_outputs, describe_output, output_of_each
+from xaijax.results.describe_question import counted_outputs, describe_output, output_of_each
 from xaijax.results.explanation import Explanation
-from xaijax.results.fingerprint import (
-    AMOUNT,
-    QUESTION,
-    equal,
-    functions_in,
-    why_not,
-)
+from xaijax.results.fingerprint import AMOUNT, QUESTION, equal, functions_in, why_not
 from xaijax.results.interactions import Interactions
 from xaijax.tables.rows import rows_of
 
@@ -74,9 +68,9 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
     """The facts that define what values are amounts of, as far as they are known."""
     facts = {fact: provenance[fact] for fact in AMOUNT if provenance.get(fact) is not None}
     if _column(provenance) is not None:  # the column is compared as an output
-        told = provenance.get("column_of")
+        column = provenance.get("column_of")
         facts.pop("quantity_words", None)
-        facts["quantity"] = told and describe_output(told)
+        facts["quantity"] = column and describe_output(column)
         facts = {fact: one for fact, one in facts.items() if one is not None}
     if "quantity" in facts:
         facts.setdefault("link", "identity")  # methods without a link, such as gradients
@@ -87,8 +81,8 @@ def amount_of(provenance: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
 
 def _column(provenance: Mapping[str, Any]) -> str | None:
     """The output that `as_model(output=...)` chose, by its class or its position."""
-    told = provenance.get("quantity")
-    return told if isinstance(told, str) and told.startswith("output ") else None
+    quantity = provenance.get("quantity")
+    return quantity if isinstance(quantity, str) and quantity.startswith("output ") else None
 
 
 def refuse_other_amounts(
@@ -96,11 +90,7 @@ def refuse_other_amounts(
 ) -> None:
     """Raises InputError if quantities or links differ; both arguments come from `amount_of`."""
     for fact in why_not(mine, other, AMOUNT):
-        a, b = called
-        raise InputError(
-            f"{a} and {b} differ in {fact}: {mine[fact]!r} and {other[fact]!r}, so their values "
-            f"are amounts of different things. Explain both with the same {fact}."
-        )
+        _refuse_amounts(called, fact, f"{mine[fact]!r} and {other[fact]!r}")
 
 
 def refuse_other_functions(
@@ -108,10 +98,14 @@ def refuse_other_functions(
 ) -> None:
     """Raises InputError for two functions that have one name, as far as both stats know them."""
     for fact in why_not(functions_in(mine), functions_in(other)):
-        raise InputError(
-            f"{called[0]} and {called[1]} differ in {fact}: two functions of one name, so their "
-            f"values are amounts of different things. Explain both with the same {fact}."
-        )
+        _refuse_amounts(called, fact, "two functions of one name")
+
+
+def _refuse_amounts(called: tuple[str, str], fact: str, values: str) -> NoReturn:
+    raise InputError(
+        f"{called[0]} and {called[1]} differ in {fact}: {values}, so their values are amounts of "
+        f"different things. Explain both with the same {fact}."
+    )
 
 
 def refuse_other_outputs(
@@ -145,41 +139,41 @@ def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str =
     a, b = called
     raise InputError(
         f"{a} and {b} differ in output{where}: {mine!r} and {other!r}. Take the same outputs of "
-        "both, in one order: explanation[:, :, name] of several, or explainer(X, outputs=name)."
+        "both: explanation[:, :, name], or explainer(X, outputs=name)."
     )
 
 
-def of_the_same(explanation: Explanation, found: Interactions) -> Interactions:
+def of_the_same(explanation: Explanation, result: Interactions) -> Interactions:
     """The interactions of the output that the page draws, after checking that they belong to it.
 
     Raises:
         InputError: the players, outputs, instances, data, background, model or facts of the
             provenance differ.
     """
-    if found.feature_names != explanation.feature_names:
-        _refuse("players", found.feature_names, explanation.feature_names)
-    if len(found) != len(explanation):
-        _refuse("number of instances", len(found), len(explanation))
-    found = _of_output(explanation, found)
+    if result.feature_names != explanation.feature_names:
+        _refuse("players", result.feature_names, explanation.feature_names)
+    if len(result) != len(explanation):
+        _refuse("number of instances", len(result), len(explanation))
+    result = _of_output(explanation, result)
     # With guests, data and columns are those of the host only.
-    one_has_guests = ("guests" in found.provenance) != ("guests" in explanation.provenance)
+    one_has_guests = ("guests" in result.provenance) != ("guests" in explanation.provenance)
     apart = (*APART, "player_columns") if one_has_guests else APART
     compared = [fact for fact in QUESTION if fact not in apart]
-    for fact in why_not(found.provenance, explanation.provenance, compared):
-        _refuse(f"provenance[{fact!r}]", found.provenance[fact], explanation.provenance[fact])
+    for fact in why_not(result.provenance, explanation.provenance, compared):
+        _refuse(f"provenance[{fact!r}]", result.provenance[fact], explanation.provenance[fact])
     if not one_has_guests:
-        _refuse_other_data(explanation, found)
-    _refuse_other_marks(explanation, found)
-    return found
+        _refuse_other_data(explanation, result)
+    _refuse_other_marks(explanation, result)
+    return result
 
 
 def output_of(one: Either) -> str | None:
     """The output of values [N, ..], as a page names it; None: there is only one."""
-    own = outputs_of(one)
-    return counted_outputs(own) if own else None
+    outputs = outputs_of(one)
+    return counted_outputs(outputs) if outputs else None
 
 
-def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
+def _of_output(explanation: Explanation, result: Interactions) -> Interactions:
     """Returns, for a model with several outputs, those of the explanation's output, the last of
     several.
     """
@@ -187,49 +181,49 @@ def _of_output(explanation: Explanation, found: Interactions) -> Interactions:
     if explanation.output_names is not None:
         shown = explanation[:, :, -1]
     wanted = outputs_of(shown)
-    if found.output_names is not None:
-        if wanted is None or len(set(wanted)) != 1 or wanted[0] not in found.output_names:
+    if result.output_names is not None:
+        if wanted is None or len(set(wanted)) != 1 or wanted[0] not in result.output_names:
             said = "one output" if wanted is None else sorted(set(wanted))
-            _refuse("output", list(found.output_names), said)
-        found = found[:, :, wanted[0]]
-    own = outputs_of(found)
-    if own is None or wanted is None:
-        methods = {one.provenance.get("method") for one in (explanation, found)}
-        if own is not wanted and len(methods) == 1 and None not in methods:
-            _refuse("output", own and sorted(set(own)), wanted and sorted(set(wanted)))
-    elif own != wanted:
-        n = next(n for n, (a, b) in enumerate(zip(own, wanted, strict=True)) if a != b)
-        _refuse(f"output (of instance {n})", own[n], wanted[n])
-    return found
+            _refuse("output", list(result.output_names), said)
+        result = result[:, :, wanted[0]]
+    outputs = outputs_of(result)
+    if outputs is None or wanted is None:
+        methods = {one.provenance.get("method") for one in (explanation, result)}
+        if outputs is not wanted and len(methods) == 1 and None not in methods:
+            _refuse("output", outputs and sorted(set(outputs)), wanted and sorted(set(wanted)))
+    elif outputs != wanted:
+        n = next(n for n, (a, b) in enumerate(zip(outputs, wanted, strict=True)) if a != b)
+        _refuse(f"output (of instance {n})", outputs[n], wanted[n])
+    return result
 
 
 def outputs_of(one: Either) -> tuple[str, ...] | None:
     """Names of the output of each instance [N]; None: not known, or the model has only one."""
-    if own := output_of_each(one.stats, len(one)):
-        return own
+    if outputs := output_of_each(one.stats, len(one)):
+        return outputs
     selected = one.provenance.get("selected_output")
     return None if selected is None else (str(selected),) * len(one)
 
 
 def _one_output(one: Explanation) -> tuple[str, ...] | None:
     """The same, also if the model's only output is a column that `as_model` chose."""
-    found, column = outputs_of(one), _column(one.provenance)
-    if found is None and column is not None:
-        found = (column,) * len(one)
+    outputs, column = outputs_of(one), _column(one.provenance)
+    if outputs is None and column is not None:
+        outputs = (column,) * len(one)
     # "yes" and "output yes" are the same: the name of a column, and of a model that chose it.
-    return found and tuple(name.removeprefix("output ") for name in found)
+    return outputs and tuple(name.removeprefix("output ") for name in outputs)
 
 
-def _refuse_other_data(explanation: Explanation, found: Interactions) -> None:
-    if found.data is None or explanation.data is None:
+def _refuse_other_data(explanation: Explanation, result: Interactions) -> None:
+    if result.data is None or explanation.data is None:
         return
-    theirs, own = rows_of(found.data), rows_of(explanation.data)
-    if theirs.kind != own.kind or theirs.instance != own.instance:
-        _refuse("data", *[f"{one.kind}, {one.width:,} columns" for one in (theirs, own)])
-    if own.kind == "array":  # all at once: an image has many columns
-        columns = [(theirs.matrix(), own.matrix())]
+    theirs, mine = rows_of(result.data), rows_of(explanation.data)
+    if theirs.kind != mine.kind or theirs.instance != mine.instance:
+        _refuse("data", *[f"{one.kind}, {one.width:,} columns" for one in (theirs, mine)])
+    if mine.kind == "array":  # all at once: an image has many columns
+        columns = [(theirs.matrix(), mine.matrix())]
     else:
-        columns = [(theirs.column(c), own.column(c)) for c in range(own.width)]
+        columns = [(theirs.column(c), mine.column(c)) for c in range(mine.width)]
     for a, b in columns:
         equal = _equal(np.asarray(a), np.asarray(b))
         equal = equal.reshape(np.shape(a)).all(axis=tuple(range(1, np.ndim(a))))
@@ -258,25 +252,18 @@ def _alike(x: Any, y: Any) -> bool:
         return False
 
 
-def _refuse_other_marks(explanation: Explanation, found: Interactions) -> None:
+def _refuse_other_marks(explanation: Explanation, result: Interactions) -> None:
     """Raises if backgrounds or models differ, as far as both are known."""
-    differ = why_not(explanation.fingerprint.digests(), found.fingerprint.digests())
+    differ = why_not(explanation.fingerprint.digests(), result.fingerprint.digests())
     other = next((name.partition(" ")[0] for name in differ), None)
     if other == "rows":
-        raise InputError(
-            "interactions: they have other background rows, weights or functions than the "
-            f"explanation's values (stats['fingerprint']). {SAME}"
-        )
+        what = "have other background rows, weights or functions (stats['fingerprint'])"
+        raise InputError(f"interactions: {what} than the explanation's values. {SAME}")
     if other == "model":
-        raise InputError(
-            "interactions: are of another model than the explanation, another program, other "
-            f"parameters or another fit (stats['model_fingerprint']). {SAME}"
-        )
+        what = "are of another model, program or fit (stats['model_fingerprint'])"
+        raise InputError(f"interactions: {what} than the explanation. {SAME}")
 
 
-def _refuse(what: str, theirs: Any, own: Any) -> NoReturn:
-    shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, own)]
-    raise InputError(
-        f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
-        f"{shown[1]}. {SAME}"
-    )
+def _refuse(what: str, theirs: Any, mine: Any) -> NoReturn:
+    shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, mine)]
+    raise InputError(f"interactions: got the {what} {shown[0]}, expected {shown[1]}. {SAME}")

@@ -11,24 +11,25 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError
 
 _T = TypeVar("_T")
+KEYS = "pass an integer, a name, a slice, a list or a bool mask."
 Selection = slice | np.ndarray  # a slice stays one, so that slicing copies nothing
 
-AXES = ("instance", "player", "output")
 
+def split_key(
+    key: Any, ndim: int, called: str = "explanation", second: str = "player"
+) -> tuple[Any, ...]:
+    """Returns one key for each axis of values [N, P] or [N, P, K].
 
-def split_key(key: Any, ndim: int) -> tuple[Any, ...]:
-    """One key per axis of values [N, P] or [N, P, K]; axes without a key are kept in full."""
+    Axes without a key are kept in full. A tuple inside of the key is one set of players.
+    """
     keys = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, part in enumerate(keys) if part is Ellipsis]
-    if len(dots) > 1:
-        raise InputError("explanation[...]: more than one Ellipsis; give each axis one key.")
+    dots = [i for i, one in enumerate(keys) if one is Ellipsis]
     if dots:
-        missing = ndim - (len(keys) - 1)
-        keys[dots[0] : dots[0] + 1] = [slice(None)] * max(missing, 0)
-    if len(keys) > ndim:
-        axes = ", ".join(AXES[:ndim])
+        keys[dots[0] : dots[0] + 1] = [slice(None)] * max(ndim - len(keys) + 1, 0)
+    if len(keys) > ndim or len(dots) > 1:
+        axes = ", ".join(("instance", second, "output")[:ndim])
         raise InputError(
-            f"explanation[...]: got {len(keys)} keys, but this explanation has the axes {axes}."
+            f"{called}[...]: got {len(keys)} keys; the axes are {axes}: give each one key at most."
         )
     return tuple(keys) + (slice(None),) * (ndim - len(keys))
 
@@ -66,8 +67,7 @@ def resolve(
         return np.array([position], dtype=np.intp), position
     if array.ndim != 1:
         raise InputTypeError(
-            f"{axis} key of type {type(key).__name__} with {array.ndim} axes is not accepted; "
-            "pass an integer, a name, a slice, a list or a bool mask."
+            f"{axis} key of type {type(key).__name__} with {array.ndim} axes: {KEYS}"
         )
     if array.dtype.kind == "b":
         if len(array) != size:
@@ -91,10 +91,7 @@ def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> in
     try:
         position = operator.index(key)
     except TypeError as error:
-        raise InputTypeError(
-            f"{axis} key of type {type(key).__name__} is not accepted; "
-            "pass an integer, a name, a slice, a list or a bool mask."
-        ) from error
+        raise InputTypeError(f"{axis} key of type {type(key).__name__}: {KEYS}") from error
     if not -size <= position < size:
         raise InputError(f"{axis} {position} is out of range; the axis has {size} entries.")
     return position % size
@@ -103,10 +100,10 @@ def _position(key: Any, size: int, names: Sequence[str] | None, axis: str) -> in
 def _named(key: str, names: Sequence[str] | None, axis: str) -> int:
     if names is None:
         raise InputError(f"{axis} {key!r}: this explanation has no {axis} names; pass an integer.")
-    found = [i for i, name in enumerate(names) if name == key]
-    if not found:
-        some = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
-        raise InputError(f"{axis} {key!r} is unknown; the names are {some}.")
-    if len(found) > 1:
-        raise InputError(f"{axis} {key!r} stands for {len(found)} entries; pass an integer.")
-    return found[0]
+    places = [i for i, name in enumerate(names) if name == key]
+    if not places:
+        known = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+        raise InputError(f"{axis} {key!r} is unknown; the names are {known}.")
+    if len(places) > 1:
+        raise InputError(f"{axis} {key!r} stands for {len(places)} entries; pass an integer.")
+    return places[0]

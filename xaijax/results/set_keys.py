@@ -39,37 +39,22 @@ def checked(sets: Any, M: int, P: int) -> Sets:
         InputTypeError: a set is not a tuple of positions.
     """
     try:
-        found = tuple(tuple(operator.index(place) for place in S) for S in sets)
+        keys = tuple(tuple(operator.index(place) for place in S) for S in sets)
     except TypeError as error:
         raise InputTypeError(
             f"sets: must be tuples of places of players, as ((0,), (1,), (0, 1)); {error}."
         ) from None
-    if len(found) != M or not M:
-        raise InputError(f"sets: got {len(found)}; the values need {M}, and one at least.")
-    for S in found:
+    if len(keys) != M or not M:
+        raise InputError(f"sets: got {len(keys)}; the values need {M}, and one at least.")
+    for S in keys:
         if not S or list(S) != sorted(set(S)) or S[0] < 0 or (P and S[-1] >= P):
             raise InputError(
                 f"sets: {S} is no ascending tuple of places of {P or 'the'} players, from 0."
             )
-    if len(set(found)) < len(found):
-        twice = next(S for S in found if found.count(S) > 1)
+    if len(set(keys)) < len(keys):
+        twice = next(S for S in keys if keys.count(S) > 1)
         raise InputError(f"sets: {twice} is there more than once; sets must differ.")
-    return found
-
-
-def split(key: Any, ndim: int) -> list[Any]:
-    """One key for each axis; a tuple inside is one set.
-
-    It raises InputError for more keys than axes.
-    """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if Ellipsis in [one for one in keys if isinstance(one, type(Ellipsis))]:
-        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
-        keys[place : place + 1] = [slice(None)] * max(0, ndim - len(keys) + 1)
-    if len(keys) > ndim or any(one is Ellipsis for one in keys):
-        axes = ", ".join(("instance", "set", "output")[:ndim])
-        raise InputError(f"interactions[...]: the axes are {axes}; give each one key at most.")
-    return keys + [slice(None)] * (ndim - len(keys))
+    return keys
 
 
 def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
@@ -78,16 +63,16 @@ def positions(key: Any, sets: Sets, names: Sequence[str]) -> Selection:
     It raises InputError or InputTypeError for a key that means none.
     """
     if isinstance(key, str | tuple | frozenset | set):
-        found: Selection = np.array([_position(key, sets, names)])
+        places: Selection = np.array([_position(key, sets, names)])
     elif isinstance(key, list) and any(isinstance(one, str | tuple | frozenset) for one in key):
-        found = np.array([_position(one, sets, names) for one in key])
+        places = np.array([_position(one, sets, names) for one in key])
     else:
-        found = resolve(key, len(sets), None, "set")[0]
-    if not np.arange(len(sets))[found].size:
+        places = resolve(key, len(sets), None, "set")[0]
+    if not np.arange(len(sets))[places].size:
         raise InputError(f"set key {key!r} selects no set.")
-    if not isinstance(found, slice) and len(np.unique(found)) < len(found):
+    if not isinstance(places, slice) and len(np.unique(places)) < len(places):
         raise InputError(f"set key {key!r} names a set more than once; name each set once.")
-    return found
+    return places
 
 
 def _position(key: Any, sets: Sets, names: Sequence[str]) -> int:

@@ -68,7 +68,7 @@ def shared_fields(one: Any, values: np.ndarray, features: Any, P: int) -> dict[s
     }
 
 
-def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
+def checked_labels(index: Any, labels: Any, N: int) -> tuple[Any, tuple[str, ...] | None]:
     """(the index, the names) of N instances as they were given.
 
     If the names do not come from the index, they replace it.
@@ -76,16 +76,15 @@ def checked_labels(index: Any, given: Any, N: int) -> tuple[Any, tuple[str, ...]
     if index is not None:
         if not is_index(index):
             raise InputTypeError(
-                f"instance_index: got {type(index).__name__}; an index of pandas is needed. Say "
-                "instance_names= for texts."
+                f"instance_index: got {type(index).__name__}; pass an index of pandas."
             )
         check_shape("instance_index", (len(index),), (N,))
         index = labels_of_rows(index)
-    own = None if index is None else texts_of(index)
-    if given is None:
-        return index, own
-    found = names("instance_names", given, N, unique=False)
-    return index if found == own else None, found
+    indexed = None if index is None else texts_of(index)
+    if labels is None:
+        return index, indexed
+    texts = names("instance_names", labels, N, unique=False)
+    return index if texts == indexed else None, texts
 
 
 def texts_of(index: Any) -> tuple[str, ...]:
@@ -107,11 +106,9 @@ def labels_of(one: Any) -> Any:
 def repeated_labels(one: Any, times: int) -> Any:
     """The same labels as a column, each repeated `times` times."""
     labels = labels_of(one)
-    return np.repeat(labels, times) if isinstance(labels, np.ndarray) else _column(labels, times)
-
-
-def _column(index: Any, times: int) -> Any:
-    return (index if index.nlevels == 1 else index.to_flat_index()).repeat(times)
+    if getattr(labels, "nlevels", 1) > 1:
+        labels = labels.to_flat_index()
+    return labels.repeat(times)
 
 
 def joined_labels(parts: Sequence[Any]) -> tuple[Any, tuple[str, ...] | None]:
@@ -164,6 +161,11 @@ class ResultOfRows:
 
     values: np.ndarray
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`: (N, P) or (N, P, K), for `Interactions` (N, M) or (N, M, K)."""
+        return self.values.shape
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -187,8 +189,8 @@ class ResultOfRows:
 
     def _save(self, path: str | os.PathLike[str], format: str, later: Sequence[str] = ()) -> None:
         """Writes all fields; `later`, which older versions do not know, if they are set."""
-        kept = self._plain().items()
-        npz.write(path, {n: one for n, one in kept if n not in later or one is not None}, format)
+        state = self._plain().items()
+        npz.write(path, {n: one for n, one in state if n not in later or one is not None}, format)
 
     def _of_rows(self, rows: Selection, columns: Any) -> dict[str, Any]:
         """The fields of some instances, and of some players or sets."""
@@ -225,12 +227,12 @@ def select_output(
         if isinstance(array, np.ndarray) and array.shape[-1:] == (len(output_names),):
             if array.ndim > 1:
                 changes["stats"][name] = array[..., chosen]
-    kept = take(output_names, outputs)
-    if not kept:
+    selected = take(output_names, outputs)
+    if not selected:
         raise InputError(f"output key {key!r} selects no output.")
-    changes["output_names"] = kept if single is None else None
+    changes["output_names"] = selected if single is None else None
     if single is not None:
-        provenance["selected_output"] = kept[0]
+        provenance["selected_output"] = selected[0]
 
 
 class FrozenDict(dict[str, Any]):
@@ -253,10 +255,12 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else read_only(value)
 
 
-def freeze_arrays(one: Any) -> None:
-    """Let the arrays of a frozen dataclass be read-only views."""
-    for field in fields(one):
-        object.__setattr__(one, field.name, read_only(getattr(one, field.name)))
+class FrozenArrays:
+    """Makes the arrays of a frozen dataclass read-only views."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, one.name, read_only(getattr(self, one.name)))
 
 
 def thawed(value: Any) -> Any:
@@ -296,14 +300,14 @@ def check_shape(name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> N
         raise InputError(f"{name}: got shape {got}; the values need {expected}.")
 
 
-def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
+def names(name: str, values: Any, size: int | None, unique: bool) -> tuple[str, ...] | None:
     """The names of one axis as texts; size None: the axis does not exist."""
-    if given is None:
+    if values is None:
         return None
-    given = listed(given, name)
+    values = listed(values, name)
     if size is None:
         raise InputError(f"{name}: values [N, P] have one output; pass None or values [N, P, K].")
-    result = tuple(str(one) for one in given)
+    result = tuple(str(one) for one in values)
     if len(result) != size:
         raise InputError(f"{name}: got {len(result)} names; the values need {size}.")
     if unique and len(set(result)) < size:
@@ -312,21 +316,20 @@ def names(name: str, given: Any, size: int | None, unique: bool) -> tuple[str, .
     return result
 
 
-def facts(name: str, given: Any) -> Mapping[str, Any]:
+def facts(name: str, values: Any) -> Mapping[str, Any]:
     """Checks and returns a mapping whose keys are texts."""
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         raise InputTypeError(
-            f"{name}: got {type(given).__name__} {given!r:.60}; pass a dict whose keys are texts."
+            f"{name}: got {type(values).__name__} {values!r:.60}; pass a dict whose keys are texts."
         )
-    return given
+    return values
 
 
 def not_negative(name: str, array: np.ndarray, meaning: str) -> np.ndarray:
     """Returns the array after checking that no number is negative; NaN means unknown."""
     if (array < 0).any():
         raise InputError(
-            f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN where it "
-            "is unknown."
+            f"{name}: got {shown(array[array < 0][0])}; {meaning} is at least 0, or NaN if unknown."
         )
     return array
 
@@ -369,24 +372,24 @@ def take_rows(data: Any, rows: Selection) -> Any:
 
 
 def player_columns(
-    data: Any, feature_names: Sequence[str], given: Sequence[Sequence[int]] | None
+    data: Any, feature_names: Sequence[str], known: Sequence[Sequence[int]] | None
 ) -> list[int | None]:
     """The column of `data` of each player [P]; None for a united player, or if none is known.
 
     Args:
         data: array [N, *F], frame, or None.
         feature_names: the players [P].
-        given: `provenance["player_columns"]`, the column positions of each player, if present; for
+        known: `provenance["player_columns"]`, the column positions of each player, if present; for
             instances of rank above 1 they count entries in C order.
 
     Raises:
-        InputError: `given` does not have an entry for each player, or names no columns of `data`.
+        InputError: `known` does not have an entry for each player, or names no columns of `data`.
     """
     if data is None:
         return [None] * len(feature_names)
-    if given is not None:
-        check_columns(given, len(feature_names), data)
-        return [int(columns[0]) if len(columns) == 1 else None for columns in given]
+    if known is not None:
+        check_columns(known, len(feature_names), data)
+        return [int(columns[0]) if len(columns) == 1 else None for columns in known]
     rows = rows_of(data)
     if rows.is_frame:
         labels = [str(label) for label in rows.labels]
@@ -398,7 +401,7 @@ def player_columns(
     return [None] * len(feature_names)
 
 
-def check_columns(given: Any, P: int, data: Any) -> None:
+def check_columns(columns: Any, P: int, data: Any) -> None:
     """Raises if `provenance["player_columns"]` does not fit P players, or `data` if known.
 
     Raises:
@@ -406,8 +409,8 @@ def check_columns(given: Any, P: int, data: Any) -> None:
     """
     width = np.inf if data is None else rows_of(data).width
     try:
-        fits = len(given) == P and all(
-            isinstance(c, int | np.integer) and 0 <= c < width for own in given for c in own
+        fits = len(columns) == P and all(
+            isinstance(c, int | np.integer) and 0 <= c < width for places in columns for c in places
         )
     except TypeError:
         fits = False

@@ -66,8 +66,7 @@ class Subsample:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Subsample is not copied or stored: a second copy of the same draw could be released "
-            "again. Draw another one (xaijax.privacy.subsample)."
+            "a Subsample is not copied or stored: a copy of a draw could be released again."
         )
 
 

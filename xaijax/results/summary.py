@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaijax.results.asked import counted_outputs, output_of_each
+from xaijax.results.describe_question import counted_outputs, output_of_each
 
 if TYPE_CHECKING:
     from xaijax.results.explanation import Explanation
@@ -40,6 +41,21 @@ def ranking(size: np.ndarray) -> np.ndarray:
     return np.argsort(-total, kind="stable")
 
 
+def largest(values: np.ndarray, names: Sequence[str]) -> str:
+    """Returns the names and the sizes of the largest mean |values| of [N, P] or [N, P, K]."""
+    size = np.abs(values).mean(axis=0)
+    size = size if size.ndim == 1 else size.mean(axis=1)
+    return ", ".join(f"{names[j]} {size[j]:.4g}" for j in ranking(size)[:TOP])
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the lines of a table: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
 def how_sure(explained: Explanation) -> str:
     """Says exact, or sampled with the largest standard error, or why there is none."""
     if explained.bounds is not None:
@@ -53,14 +69,14 @@ def how_sure(explained: Explanation) -> str:
 def _bounded(explained: Explanation, bounds: np.ndarray) -> str:
     """The text for values with a bound for each row."""
     exact = int((bounds == 0).sum())
-    found = bounds[np.isfinite(bounds) & (bounds > 0)]
-    told = "no bounds"
-    if found.size:
-        told = f"bounds of a row {np.median(found):.2g} (median) to {found.max():.2g}"
+    known = bounds[np.isfinite(bounds) & (bounds > 0)]
+    bound = "no bounds"
+    if known.size:
+        bound = f"bounds of a row {np.median(known):.2g} (median) to {known.max():.2g}"
     level = explained.provenance.get("confidence")
     held = f", held with {100 * level:g} %" if isinstance(level, float) else ""
-    some = f" ({exact:,} of {len(bounds):,} instances exact)" if exact else ""
-    return f"predicted{some}, {told}{held}"
+    note = f" ({exact:,} of {len(bounds):,} instances exact)" if exact else ""
+    return f"predicted{note}, {bound}{held}"
 
 
 def sure_of(explained: Explanation | Interactions) -> str:
@@ -118,20 +134,23 @@ def _parts(
 
 
 def headline(explained: Explanation) -> str:
-    """The method, the index, and the numbers of instances, players and outputs."""
-    values = explained.values
-    axes = ["instances", "players", "outputs"][: values.ndim]
-    shape = " x ".join(f"{size:,} {axis}" for size, axis in zip(values.shape, axes, strict=True))
+    """Returns the method, the index, and the numbers of instances, players and outputs."""
     method = explained.provenance.get("method")
     head = explained.kind if method is None else f"{method}, {explained.kind}"
+    return headline_of(explained, f"Explanation ({head})", "players")
+
+
+def headline_of(explained: Explanation | Interactions, head: str, second: str, of: str = "") -> str:
+    """Returns the head, the size of each axis, and the output; second: the noun of axis 1."""
+    shape = explained.values.shape
+    axes = zip(shape, ["instances", second, "outputs"][: len(shape)], strict=True)
+    text = f"{head}: {' x '.join(f'{size:,} {axis}' for size, axis in axes)}{of}"
     selected = explained.provenance.get("selected_output")
-    if selected is not None:
-        shape += f", output {selected!r}"
-    own = output_of_each(explained.stats, len(values))
-    if own:
-        told = counted_outputs(own)
-        shape += f", output {told!r}" if len({*own}) == 1 else f", output: {told}"
-    return f"Explanation ({head}): {shape}"
+    if outputs := output_of_each(explained.stats, shape[0]):
+        selected = counted_outputs(outputs)
+        if len({*outputs}) > 1:
+            return f"{text}, output: {selected}"
+    return text if selected is None else f"{text}, output {selected!r}"
 
 
 def describe(explained: Explanation) -> str:
@@ -143,13 +162,9 @@ def describe(explained: Explanation) -> str:
         counts = explained.present.sum(axis=1)
         lines.append(f"  players of each instance: {counts.min():,} to {counts.max():,}")
     elif finite_instances(values).any():
-        size = np.abs(values[finite_instances(values)]).mean(axis=0)
-        total = size if size.ndim == 1 else size.mean(axis=1)
-        top = ranking(size)[:TOP]
-        text = ", ".join(f"{explained.feature_names[j]} {total[j]:.4g}" for j in top)
-        if len(total) > TOP:
-            text += f", and {len(total) - TOP} more"
-        lines.append(f"  mean |value|: {text}")
+        text = largest(values[finite_instances(values)], explained.feature_names)
+        more = f", and {values.shape[1] - TOP} more" if values.shape[1] > TOP else ""
+        lines.append(f"  mean |value|: {text}{more}")
     meaning = explained.provenance.get("meaning")
     if meaning is not None:
         lines.append(f"  {meaning}")

@@ -80,23 +80,20 @@ class TopK:
         return len(self.players)
 
     def __repr__(self) -> str:
-        told = "exact" if self.holds == "rounding" else f"bound: {self.holds}"
+        bound = "exact" if self.holds == "rounding" else f"bound: {self.holds}"
         sure = self.certain.reshape(len(self), -1).all(axis=1)
         lines = [
-            f"top {self.k} of {len(self.names)} players at {100 * self.confidence:g} %, {told}; "
+            f"top {self.k} of {len(self.names)} players at {100 * self.confidence:g} %, {bound}; "
             f"all certain for {int(sure.sum()):,} of {len(self):,} instances"
         ]
         for n in range(min(len(self), SHOWN)):
-            own = self.instance_names[n] if self.instance_names else str(n)
+            instance = self.instance_names[n] if self.instance_names else str(n)
             for o, output in enumerate(self.output_names or ("",)):
                 at = (n, slice(None), o) if self.output_names else (n,)
-                shown = [
-                    f"{self.names[p]} {v:.4g}{'' if c else ' (not certain)'}"
-                    for p, v, c in zip(
-                        self.players[at], self.values[at], self.certain[at], strict=True
-                    )
-                ]
-                lines.append(f"  {own}{output and f', {output}'}: {', '.join(shown)}")
+                each = zip(self.players[at], self.values[at], self.certain[at], strict=True)
+                unsure = ("", " (not certain)")
+                shown = [f"{self.names[p]} {v:.4g}{unsure[not c]}" for p, v, c in each]
+                lines.append(f"  {instance}{output and f', {output}'}: {', '.join(shown)}")
         if len(self) > SHOWN:
             lines.append(f"  and {len(self) - SHOWN:,} more")
         return "\n".join(lines)
@@ -137,27 +134,18 @@ def top_of(explained: Explanation, k: Any, confidence: Any) -> TopK:
     high = np.where(np.isnan(half), np.inf, size + half)
     # At most k players may be as large, itself among them.
     next_one = np.sort(high, axis=1)[:, P - 1 - k : P - k] if k < P else np.zeros_like(high[:, :1])
-    own = np.take_along_axis(low, players, axis=1)
-    certain = own > np.maximum(next_one, 0.0)
+    lowest = np.take_along_axis(low, players, axis=1)
+    certain = lowest > np.maximum(next_one, 0.0)
     recorded = _recorded(explained, k, confidence)
     if recorded is not None and holds != "rounding":
         # Used alone: two procedures together would err twice as often.
         certain = np.broadcast_to(
             recorded.reshape((N,) + (1,) * (values.ndim - 1)), certain.shape
         ).copy()
-    return TopK(
-        k,
-        confidence,
-        players,
-        np.take_along_axis(values, players, axis=1),
-        np.take_along_axis(half, players, axis=1),
-        certain,
-        holds,
-        explained.feature_names,
-        explained.instance_names,
-        explained.output_names,
-        explained.instance_index,
-    )
+    top, widths = (np.take_along_axis(one, players, axis=1) for one in (values, half))
+    names = explained.feature_names, explained.instance_names, explained.output_names
+    index = explained.instance_index
+    return TopK(k, confidence, players, top, widths, certain, holds, *names, index)
 
 
 def checked_k(k: Any, P: int) -> int:
@@ -203,19 +191,19 @@ def half_widths_together(explained: Explanation, confidence: float) -> tuple[np.
         checks = _one(stats.get("checks")) if bound == "checks" else 1
         dof = stats.get("dof")
         shares = missed / (checks if isinstance(checks, int) else np.inf)
-        own = half_widths_of(explained.std_errors, values.shape, False, dof, 1 - shares)
-        return own + rounded, holds
+        widths = half_widths_of(explained.std_errors, values.shape, False, dof, 1 - shares)
+        return widths + rounded, holds
     with np.errstate(over="ignore"):
-        own = explained.std_errors * quantile.reshape(rounded.shape)
-    return own + rounded, holds
+        widths = explained.std_errors * quantile.reshape(rounded.shape)
+    return widths + rounded, holds
 
 
 def _sequence(counts: np.ndarray, missed: float) -> np.ndarray:
     """Standard errors of a bound at every check, for these numbers of pairs int [N]; 0 for none."""
     distinct, place = np.unique(counts, return_inverse=True)
     most = np.finfo(float).max
-    found = [min(time_uniform_quantile(int(c), missed), most) if c else 0 for c in distinct]
-    return np.array(found, float)[place]
+    quantiles = [min(time_uniform_quantile(int(c), missed), most) if c else 0 for c in distinct]
+    return np.array(quantiles, float)[place]
 
 
 def _recorded(explained: Explanation, k: int, confidence: float) -> np.ndarray | None:
@@ -225,12 +213,12 @@ def _recorded(explained: Explanation, k: int, confidence: float) -> np.ndarray |
     """
     stats, (N, P) = explained.stats, explained.values.shape[:2]
     known = _one(stats.get("confidence"))
-    found = stats.get("certain")
+    certain = stats.get("certain")
     same = _one(stats.get("top")) == k and isinstance(known, float) and known >= confidence
     # A selection of the players has other largest ones.
-    if not (same and _of_each(found, N) and explained.provenance.get("players") == P):
+    if not (same and _of_each(certain, N) and explained.provenance.get("players") == P):
         return None
-    return np.asarray(found, bool)
+    return np.asarray(certain, bool)
 
 
 def _resolution(explained: Explanation, exact: np.ndarray) -> np.ndarray:
@@ -244,11 +232,11 @@ def _resolution(explained: Explanation, exact: np.ndarray) -> np.ndarray:
     base = np.abs(explained.base_values).reshape(len(values), -1).max(axis=1, initial=0.0)
     double = explained.stats.get("answer_dtype", "float64") == "float64"
     eps = float(np.finfo(np.float64 if double else np.float32).eps)
-    found = ROUNDINGS * eps * (base + np.abs(values).sum(axis=1))
+    rounding = ROUNDINGS * eps * (base + np.abs(values).sum(axis=1))
     bound = explained.stats.get("efficiency_bound")
     if per_instance(bound, len(values)):
-        found = np.where(exact, bound, found)
-    return found
+        rounding = np.where(exact, bound, rounding)
+    return rounding
 
 
 def _of_each(value: Any, N: int) -> bool:

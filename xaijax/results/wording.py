@@ -38,7 +38,7 @@ def _difference(explanation: Explanation | PrivateExplanation) -> str:
 def words(explanation: Explanation) -> list[str]:
     """Describes the quantity, the intervention, the difference and the index, a sentence each."""
     facts = explanation.provenance
-    found = [
+    sentences = [
         f"What was measured: {measured(facts, len(explanation))}.",
         f"What was changed: {changed(facts, explanation.kind)}.",
     ]
@@ -46,8 +46,8 @@ def words(explanation: Explanation) -> list[str]:
     if name != "subtract":
         what = DIFFERENCES.get(name, f"the difference {name} that was given,")
         size = " It says how far, not which way." if name in DIFFERENCES else ""
-        found.append(f"How far apart two answers are: {what} between them.{size}")
-    return [*found, _index(explanation)]
+        sentences.append(f"How far apart two answers are: {what} between them.{size}")
+    return [*sentences, _index(explanation)]
 
 
 def measured(facts: Mapping[str, Any], people: int = 1) -> str:

@@ -24,7 +24,7 @@ from xaijax.core.pickling import made_of
 from xaijax.methods.anchors.explainer import AnchorExplainer
 from xaijax.methods.derivatives.gradients.explainer import GradientExplainer
 from xaijax.methods.explainer.explainer import Explainer
-from xaijax.results.asked import output_of_each
+from xaijax.results.describe_question import output_of_each
 from xaijax.results.explanation import Explanation
 from xaijax.results.files.npz import as_path, file_to_write
 from xaijax.results.rules import Rules

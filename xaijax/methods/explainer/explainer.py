@@ -48,7 +48,7 @@ from xaijax.methods.record import digests, target_columns
 from xaijax.models import explainer_class
 from xaijax.models.model import Model
 from xaijax.players.index import IndexLike, index_weights, named
-from xaijax.results.asked import output_question
+from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.interactions import Interactions

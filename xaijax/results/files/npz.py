@@ -13,7 +13,8 @@ import sys
 import uuid
 import zipfile
 import zoneinfo
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -50,7 +51,8 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any], format: str =
                 if isinstance(member, str):
                     _put(archive, name, lambda out, text=member: out.write(text.encode()))
                 else:
-                    _put(archive, f"{name}.npy", lambda out, array=member: _put_array(out, array))
+                    put = partial(np.lib.format.write_array, array=member, allow_pickle=False)
+                    _put(archive, f"{name}.npy", put)
 
     write_atomically(path, write_zip)
 
@@ -68,9 +70,22 @@ def read(
                 f"path: {source} is no file of Explanation.save (no .npz file). "
                 "Rules.load reads what Rules.save wrote."
             )
-        format, fields = _read_zip(Opened(file, max_bytes), source, makers)
+        archive = Opened(file, max_bytes)
+        if META not in archive.names:
+            raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
+        meta = json.loads(archive.read(META))
+        if meta["format"] not in list(makers):
+            raise InputError(f"path: {source} holds {meta['format']!r:.60}, not an Explanation.")
+        schema_of(meta, SCHEMA, source, "path")
+
+        def member(name: str) -> Any:
+            if name.endswith(".json"):
+                return archive.read(name).decode()
+            return archive.array(f"{name}.npy")
+
+        fields = {name: decode(value, member) for name, value in meta["fields"].items()}
         try:
-            return makers[format](fields)
+            return makers[meta["format"]](fields)
         except XaiError as error:
             raise refused(source, error) from error
 
@@ -82,27 +97,25 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         InputError: no file can have this name.
         InputTypeError: it is not a path.
     """
-    given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(given, str):
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
         raise InputTypeError(
             f"{name}: got {type(path).__name__}; accepted are str, and os.PathLike of text."
         )
-    if "\0" in given:
-        raise InputError(f"{name}: {given!r} has a null character, which no file name has.")
+    if "\0" in text:
+        raise InputError(f"{name}: {text!r} has a null character, which no file name has.")
     try:
-        os.lstat(given)
+        os.lstat(text)
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{name}: {given[:60]!r} has the character {given[error.start]!r}, which this system's "
-            "file names cannot have. Give another name."
+            f"{name}: {text[:60]!r} has {text[error.start]!r}, which no file name here can have."
         ) from None
     except OSError as error:  # nothing there, or not readable: opening it reports that
         if error.errno == errno.ENAMETOOLONG:
             raise InputError(
-                f"{name}: {given[:60]!r}... has {len(given):,} characters, more than this system "
-                "takes in a name or a path. Give a shorter one."
+                f"{name}: {text[:60]!r}... has {len(text):,} characters; give a shorter one."
             ) from None
-    return Path(given)
+    return Path(text)
 
 
 def file_to_read(path: str | os.PathLike[str]) -> Path:
@@ -116,8 +129,7 @@ def file_to_read(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"path: {source} is a folder; give the name of a file.")
     if source.exists() and not source.is_file():
         raise InputError(
-            f"path: {source} is no regular file, but a pipe or a device. Copy what comes from it "
-            "into a file, and give its name."
+            f"path: {source} is no regular file, but a pipe or a device. Copy it into a file."
         )
     return source
 
@@ -214,29 +226,6 @@ def _put(archive: zipfile.ZipFile, name: str, write_content: Callable[[Any], obj
     # A ZipInfo made by hand has a fixed date, so equal explanations make equal files.
     with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as out:
         write_content(out)
-
-
-def _put_array(out: Any, array: np.ndarray) -> None:
-    np.lib.format.write_array(out, array, allow_pickle=False)
-
-
-def _read_zip(
-    archive: Opened, source: Path, formats: Collection[str]
-) -> tuple[str, dict[str, Any]]:
-    if META not in archive.names:
-        raise InputError(f"path: {source} is no file of Explanation.save (no {META} in it).")
-    meta = json.loads(archive.read(META))
-    if meta["format"] not in list(formats):
-        raise InputError(f"path: {source} holds {meta['format']!r:.60}, not an Explanation.")
-    schema_of(meta, SCHEMA, source, "path")
-
-    def member(name: str) -> Any:
-        if name.endswith(".json"):
-            return archive.read(name).decode()
-        return archive.array(f"{name}.npy")
-
-    fields = {name: decode(value, member) for name, value in meta["fields"].items()}
-    return meta["format"], fields
 
 
 # JSON keeps None, bool, int, finite floats, str, lists and dicts with plain keys as they are.
@@ -384,15 +373,15 @@ def _encode_time(value: Any, where: str) -> list[Any]:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return [word, value.isoformat(), 0, None]
     zone = value.tzinfo
-    told = getattr(zone, "key", None) if isinstance(zone, zoneinfo.ZoneInfo) else None
+    stored = getattr(zone, "key", None) if isinstance(zone, zoneinfo.ZoneInfo) else None
     if type(zone) is dt.timezone and repr(zone) == repr(_offset(_seconds(zone))):  # no own name
-        told = _seconds(zone)
-    if zone is not None and told is None:
+        stored = _seconds(zone)
+    if zone is not None and stored is None:
         raise InputError(
             f"{where}: the time zone {zone!r:.60} has no exact form in the file; "
             "use datetime.timezone or zoneinfo.ZoneInfo."
         )
-    return [word, value.replace(tzinfo=None).isoformat(), value.fold, told]
+    return [word, value.replace(tzinfo=None).isoformat(), value.fold, stored]
 
 
 def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> Any:
@@ -401,10 +390,10 @@ def _decode_time(word: str, text: str, fold: int, zone: str | float | None) -> A
         return kind(*map(int, text.split()))
     if kind is dt.date:
         return kind.fromisoformat(text)
-    own: Any = None
+    tzinfo: Any = None
     if zone is not None:
-        own = zoneinfo.ZoneInfo(zone) if isinstance(zone, str) else _offset(zone)
-    return kind.fromisoformat(text).replace(tzinfo=own, fold=fold)
+        tzinfo = zoneinfo.ZoneInfo(zone) if isinstance(zone, str) else _offset(zone)
+    return kind.fromisoformat(text).replace(tzinfo=tzinfo, fold=fold)
 
 
 def _seconds(zone: dt.timezone) -> float:

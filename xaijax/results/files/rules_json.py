@@ -41,24 +41,21 @@ def written(
     index: Any = None,
 ) -> str:
     """The JSON text of rules, each as in `Rule.as_dict`; index: that of the instances."""
-    told = {
+    facts = {
         k: [plain(one) for one in v] if isinstance(v, tuple | list) else plain(v)
         for k, v in stats.items()
     }
-    content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": told}
+    content = {"format": FORMAT, "schema": SCHEMA, "feature_names": list(names), "stats": facts}
     content["provenance"] = json.loads(json.dumps(dict(provenance), default=str))
-    content |= {"rules": list(rules)}
+    content["rules"] = list(rules)
     if index is not None:
-        content["instances"] = _written_index(index)
+        levels = [index.get_level_values(n) for n in range(index.nlevels)]
+        content["instances"] = [_level(level) for level in levels]
     return json.dumps(content, allow_nan=False)
 
 
-def _written_index(index: Any) -> list[dict[str, Any]]:
-    """The levels of an index: the dtype, name and labels of each."""
-    return [_level(index.get_level_values(n)) for n in range(index.nlevels)]
-
-
 def _level(level: Any) -> dict[str, Any]:
+    """The dtype, name and labels of a level of an index."""
     values, dtype = level.to_numpy(), str(level.dtype)
     if dtype in TIMES:
         labels = values.astype("i8").tolist()
@@ -73,7 +70,7 @@ def _level(level: Any) -> dict[str, Any]:
 
 
 def _index(stored: Any, N: int) -> Any:
-    """The index that `_written_index` was given."""
+    """The index whose levels `_level` was given."""
     _need(isinstance(stored, list) and len(stored) > 0, "instances", stored, "a list of levels")
     levels = []
     for i, level in enumerate(stored):
@@ -82,7 +79,8 @@ def _index(stored: Any, N: int) -> Any:
         _same_fields(level, ("dtype", "name", "labels"), (), where)
         dtype, labels, name = level["dtype"], level["labels"], level["name"]
         _need(dtype in LABELS, f"{where}.dtype", dtype, f"one of {list(LABELS)}")
-        _need(name is None or _text(name), f"{where}.name", name, "a text, or null,")
+        fits, needed = _or_null(TEXT)
+        _need(fits(name), f"{where}.name", name, needed)
         fits = isinstance(labels, list) and len(labels) == N
         _need(fits, f"{where}.labels", labels, f"a list of {N} labels")
         values = np.empty(N, object)
@@ -137,9 +135,9 @@ def read(text: str | bytes, source: Path | None = None) -> Content:
         _need(isinstance(stats, dict), "stats", stats, "an object")
         _need(isinstance(provenance, dict), "provenance", provenance, "an object")
         _refuse_unwritable(provenance, "provenance")
-        told = {k: _fact(v, k) for k, v in stats.items()}
+        facts = {k: _fact(v, k) for k, v in stats.items()}
         index = _index(content["instances"], len(rules)) if "instances" in content else None
-        return tuple(names), rules, told, provenance, index
+        return tuple(names), rules, facts, provenance, index
     except InputError:
         raise
     except Exception as error:  # a text from anyone may raise anything
@@ -160,32 +158,24 @@ def _refuse_constant(name: str) -> None:
     raise Unfit(f"it holds {name}, which is no number of JSON")
 
 
-def _need(fits: bool, field: str, found: Any, needed: str) -> None:
+def _need(fits: bool, field: str, value: Any, needed: str) -> None:
     if not fits:
-        raise Unfit(f"{field} is {found!r:.60}, where {needed} is needed")
+        raise Unfit(f"{field} is {value!r:.60}, where {needed} is needed")
 
 
 def _same_fields(
-    found: Mapping[str, Any], fields: Sequence[str], optional: Sequence[str], where: str
+    stored: Mapping[str, Any], fields: Sequence[str], optional: Sequence[str], where: str
 ) -> None:
-    lost = [name for name in fields if name not in found and name not in optional]
+    lost = [name for name in fields if name not in stored and name not in optional]
     if lost:
         raise Unfit(f"{where} has no field {lost[0]!r}")
-    more = [name for name in found if name not in fields]
+    more = [name for name in stored if name not in fields]
     if more:
         raise Unfit(f"{where} has a field {more[0]!r:.60}, which is unknown")
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_text, value))
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _whole(value: Any) -> bool:
@@ -198,34 +188,36 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _size(value: Any) -> bool:
-    return _number(value) and value >= 0
+Check = tuple[Callable[[Any], bool], str]
 
 
-def _share(value: Any) -> bool:
-    return _number(value) and -ROUNDING <= value <= 1 + ROUNDING
+def _or_null(check: Check) -> Check:
+    fits, needed = check
+    return lambda value: value is None or fits(value), f"{needed}, or null,"
 
 
-def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-SHARE, TEXT = "a number from 0 to 1", "a text"
-FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+TEXT: Check = (lambda value: isinstance(value, str), "a text")
+FLAG: Check = (lambda value: isinstance(value, bool), "true or false")
+SIZE: Check = (lambda value: _number(value) and value >= 0, "a number from 0")
+SHARE: Check = (
+    lambda value: _number(value) and -ROUNDING <= value <= 1 + ROUNDING,
+    "a number from 0 to 1",
+)
+FIELDS: dict[str, Check] = {
     "rule": (_texts, "a list of texts"),
     "predicates": (lambda value: isinstance(value, list), "a list of predicates"),
     "prediction": (lambda value: True, "anything that `_value` takes"),
-    "precision": (_share, SHARE),
-    "precision_lower": (_or_null(_share), f"{SHARE}, or null,"),
-    "coverage": (_or_null(_share), f"{SHARE}, or null,"),
-    "accepted": (_flag, "true or false"),
+    "precision": SHARE,
+    "precision_lower": _or_null(SHARE),
+    "coverage": _or_null(SHARE),
+    "accepted": FLAG,
     "samples": (_whole, "a whole number from 0"),
-    "search": (_text, TEXT),
-    "std_error": (_or_null(_size), "a number from 0, or null,"),
-    "target": (_or_null(_text), f"{TEXT}, or null,"),
-    "tolerance": (_or_null(_size), "a number from 0, or null,"),
-    "note": (_text, TEXT),
-    "single": (_flag, "true or false"),
+    "search": TEXT,
+    "std_error": _or_null(SIZE),
+    "target": _or_null(TEXT),
+    "tolerance": _or_null(SIZE),
+    "note": TEXT,
+    "single": FLAG,
 }
 OPTIONAL = ("std_error", "target", "tolerance", "note", "single")  # as for `Rule`
 

@@ -8,7 +8,6 @@ by the size of the file, or by what the caller allows.
 
 from __future__ import annotations
 
-import ast
 import io
 import math
 import re
@@ -24,9 +23,7 @@ from xaijax.core.errors import InputError, XaiError
 
 NAME = re.compile(r"[A-Za-z0-9_.]+")  # of a member: no folder, no parent
 ENCRYPTED = 0x1
-LONGEST_HEADER = (
-    1 << 16
-)  # characters of an array's header, enough for structured dtypes with many fields
+LONGEST_HEADER = 1 << 16  # characters of an array's header: of structured dtypes with many fields
 
 
 class Unfit(ValueError):
@@ -74,11 +71,11 @@ class Members:
                 raise Unfit(f"{info.filename} is encrypted")
         total = sum(info.file_size for info in infos)
         if total > allowed:
+            name = getattr(file, "name", "the file")
             limit = "the file itself has" if max_bytes is None else "max_bytes= allows"
             raise InputError(
-                f"path: {getattr(file, 'name', 'the file')} says that its content has {total:,} "
-                f"bytes, more than the {allowed:,} that {limit}. Say max_bytes={total} if you "
-                "trust it and have the memory."
+                f"path: {name} says that its content has {total:,} bytes, more than the "
+                f"{allowed:,} that {limit}. Say max_bytes={total} if you trust it."
             )
 
     @property
@@ -102,15 +99,12 @@ class Members:
         version = np.lib.format.read_magic(content)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise Unfit(f"{name} is of another version of NumPy's format")
-        length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")
-        if length > LONGEST_HEADER:
-            raise Unfit(f"{name} has a header of {length:,} characters")
-        text = content.read(length).decode("utf-8" if version == (3, 0) else "latin1")
-        header = ast.literal_eval(text)
-        dtype, shape = np.lib.format.descr_to_dtype(header["descr"]), header["shape"]
+        form = np.lib.format
+        read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
+        shape, _, dtype = read(content, max_header_size=LONGEST_HEADER)
         if dtype.hasobject:
             raise Unfit(f"{name} holds objects")
-        whole = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+        whole = all(type(n) is int and n >= 0 for n in shape)
         held = len(content.getbuffer()) - content.tell()
         if not whole or math.prod(shape) * dtype.itemsize != held:
             raise Unfit(f"{name} says shape {shape!r:.60} of {dtype}, and has {held:,} bytes")
@@ -129,11 +123,11 @@ def schema_of(meta: Any, newest: int, source: Path | str, what: str) -> None:
     Raises:
         InputError: it is not.
     """
-    found = meta["schema"]
-    if type(found) is not int or found < 1:
-        raise Unfit(f"its schema is {found!r:.60}")
-    if found > newest:
+    schema = meta["schema"]
+    if type(schema) is not int or schema < 1:
+        raise Unfit(f"its schema is {schema!r:.60}")
+    if schema > newest:
         raise InputError(
-            f"{what}: {source} has schema {found:,}, this xaijax reads up to {newest}; update "
+            f"{what}: {source} has schema {schema:,}, this xaijax reads up to {newest}; update "
             "xaijax."
         )

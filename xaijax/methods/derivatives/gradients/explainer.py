@@ -32,7 +32,7 @@ from xaijax.methods.derivatives.gradients.space import Between, LineSpace, Pair,
 from xaijax.methods.progress import progress_bar
 from xaijax.models import gradient_class
 from xaijax.players.players import PerInstancePlayers, Players, column_labels
-from xaijax.results.asked import output_question
+from xaijax.results.describe_question import output_question
 from xaijax.results.explanation import Explanation
 from xaijax.results.fingerprint import Fingerprint, fingerprint_of, output_names
 from xaijax.results.plan import Plan

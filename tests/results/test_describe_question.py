@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.results.asked import asked, background, describe_output, meaning
+from xaijax.results.describe_question import background, describe_output, describe_question, meaning
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,12 @@ def test_the_background(facts, words):
 
 def test_the_question():
     facts = {"quantity": "proba", "selected_output": "yes", "link": "logit"}
-    assert asked(facts) == "asked: logit of the probability of yes"
+    assert describe_question(facts) == "asked: logit of the probability of yes"
     told = [describe_output(one) for one in ("yes", 1, "proba", "value")]
     assert told == ["output yes", "output 1", "proba", "model output"]
-    assert asked({}) == "" and asked({"quantity": "my own"}) == "asked: my own"
+    assert (
+        describe_question({}) == "" and describe_question({"quantity": "my own"}) == "asked: my own"
+    )
 
 
 def test_only_what_adds_up_is_said_to_add_up():
@@ -48,7 +50,7 @@ def test_only_what_adds_up_is_said_to_add_up():
 def test_a_chosen_class_is_called_a_class():
     model = xj.as_model(lambda X: X[:, :2], output=1, classes=[0, 1], backend="host")
     found = xj.Explainer(model, np.zeros((1, 2)))(np.ones((1, 2)))
-    assert asked(found.provenance).startswith("asked: the output of class 1; ")
+    assert describe_question(found.provenance).startswith("asked: the output of class 1; ")
     by_place = xj.as_model(lambda X: X[:, :2], output=1, backend="host")
     found = xj.Explainer(by_place, np.zeros((1, 2)))(np.ones((1, 2)))
-    assert asked(found.provenance).startswith("asked: output 1; ")
+    assert describe_question(found.provenance).startswith("asked: output 1; ")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xaijax.core.checks import count
 from xaijax.players.index import named
 
 OUTPUTS = 4  # outputs that are counted one by one
@@ -20,10 +21,7 @@ WORDS = {
     "label": "the label",
     "model output": "the model's output",
 }
-GRADIENTS = {
-    "expected_gradients": "drawn background rows",
-    "integrated_gradients": "the baseline",
-}
+GRADIENTS = {"expected_gradients": "drawn background rows", "integrated_gradients": "the baseline"}
 
 
 def describe_output(output: Any) -> str:
@@ -65,18 +63,18 @@ def counted_outputs(names: Sequence[str]) -> str:
     counts = Counter(names).most_common()
     if len(counts) == 1:
         return counts[0][0]
-    told = [f"{name} {count:,}" for name, count in counts[:OUTPUTS]]
+    texts = [f"{name} {count:,}" for name, count in counts[:OUTPUTS]]
     more = [f"{len(counts) - OUTPUTS:,} more"] if len(counts) > OUTPUTS else []
-    return f"each instance's own ({', '.join(told + more)})"
+    return f"each instance's own ({', '.join(texts + more)})"
 
 
 def quantity(facts: Mapping[str, Any]) -> str:
     """The quantity that the values are shares of; "" if it is not known."""
-    told = facts.get("quantity_words") or facts.get("quantity")
-    if told is None:
+    name = facts.get("quantity_words") or facts.get("quantity")
+    if name is None:
         return ""
     chosen, link = facts.get("selected_output"), facts.get("link", "identity")
-    text = WORDS.get(told, str(told))
+    text = WORDS.get(name, str(name))
     text += "" if chosen is None else f" of {chosen}"
     return text if link == "identity" else f"{link} of {text}"
 
@@ -93,16 +91,15 @@ def background(facts: Mapping[str, Any]) -> str:
     if kind == "baseline":
         return "one baseline row"
     if isinstance(rows, int):
-        given = ", weighted" if weights == "given" else ""
-        return f"{rows:,} row{'s' * (rows != 1)}{given}"
+        return count(rows, "row") + (", weighted" if weights == "given" else "")
     reference = facts.get("reference")
     return "" if reference is None else f"a reference ({reference})"
 
 
-def asked(facts: Mapping[str, Any]) -> str:
+def describe_question(facts: Mapping[str, Any]) -> str:
     """The question in one line; "" if nothing is known."""
-    told = (("asked:", quantity(facts)), ("absent players from", background(facts)))
-    return "; ".join(f"{name} {value}" for name, value in told if value)
+    parts = (("asked:", quantity(facts)), ("absent players from", background(facts)))
+    return "; ".join(f"{name} {value}" for name, value in parts if value)
 
 
 def meaning(kind: str, facts: Mapping[str, Any]) -> str:
