@@ -37,10 +37,13 @@ def _ours(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def room(name: str) -> str:
-    """The package that a name belongs to: `Explainer` to methods, `plots.bar` to plots."""
+    """The package that a name belongs to: `Explainer` to methods, `plots.bar` to plots; or
+    "certainty", which is in methods and has a page of its own.
+    """
     space = name.rpartition(".")[0]
     module = getattr(xaijax, space).__name__ if space else public()[name].__module__
-    return module.split(".")[1]
+    _, package, *inside = module.split(".")
+    return "certainty" if inside[:1] == ["certainty"] else package
 
 
 def address(name: str) -> str:

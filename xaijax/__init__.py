@@ -11,14 +11,11 @@ module and its contents are private.
 Reading order:
 
     __main__      `python -m xaijax`
-    cli           the command `xaijax`
-    demo/         `xaijax demo`: from data to pictures in a few seconds
     datasets/     real tables for tests, notebooks and bench
-    commands/     `xaijax explain` and other commands: explains rows of files, without Python
+    commands/     the command `xaijax`: explains rows of files without Python; `xaijax demo`
     sweeps/       explains many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns private
-    certainty/    measures how certain an explanation is, and compares explanations
-    methods/      the explainers: of values, by gradients, amortised; QII, anchors, AEC
+    methods/      the explainers (values, gradients, amortised, QII, anchors, AEC), and how certain
     estimators/   chooses coalitions and turns their values into attributions, exact or sampled
     games/        computes v(S) of many instances from model evaluations
     models/       makes a `Model` of anything callable, or of a fitted estimator
@@ -49,10 +46,6 @@ if TYPE_CHECKING:
     from xaijax import federated as federated
     from xaijax import plots as plots
     from xaijax import privacy as privacy
-    from xaijax.certainty.background import background as background
-    from xaijax.certainty.background import background_spread as background_spread
-    from xaijax.certainty.compare import compare as compare
-    from xaijax.certainty.judge import judge as judge
     from xaijax.core.compilation_cache import enable_compilation_cache as enable_compilation_cache
     from xaijax.core.errors import BudgetExceededError as BudgetExceededError
     from xaijax.core.errors import EnumerationLimitError as EnumerationLimitError
@@ -78,6 +71,10 @@ if TYPE_CHECKING:
     from xaijax.methods.aec.movement import normalized_movement_rate as normalized_movement_rate
     from xaijax.methods.amortized.explainer import AmortizedExplainer as AmortizedExplainer
     from xaijax.methods.anchors.explainer import AnchorExplainer as AnchorExplainer
+    from xaijax.methods.certainty.background import background as background
+    from xaijax.methods.certainty.background import background_spread as background_spread
+    from xaijax.methods.certainty.compare import compare as compare
+    from xaijax.methods.certainty.judge import judge as judge
     from xaijax.methods.derivatives.gradients.explainer import (
         GradientExplainer as GradientExplainer,
     )
@@ -133,9 +130,9 @@ else:
         "quantities": "xaijax.methods.qii.quantities",
     }
     _HOMES = {
-        "xaijax.certainty.background": "background background_spread",
-        "xaijax.certainty.compare": "compare",
-        "xaijax.certainty.judge": "judge",
+        "xaijax.methods.certainty.background": "background background_spread",
+        "xaijax.methods.certainty.compare": "compare",
+        "xaijax.methods.certainty.judge": "judge",
         "xaijax.core.compilation_cache": "enable_compilation_cache",
         "xaijax.core.errors": (
             "BudgetExceededError EnumerationLimitError FederatedPeerLost FederatedPolicyError "

@@ -2,7 +2,7 @@
 
 import sys
 
-from xaijax.cli import main
+from xaijax.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -34,8 +34,8 @@ from bench.frame import (
     Timings,
     ratio,
 )
-from xaijax.demo.data import demo_data
-from xaijax.demo.network import probability, train
+from xaijax.commands.demo.data import demo_data
+from xaijax.commands.demo.network import probability, train
 
 EXACT, NETWORK = "exact", "amortized, fallback=0"
 

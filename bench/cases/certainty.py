@@ -18,8 +18,8 @@ import numpy as np
 import xaijax
 from bench.definition import efficiency
 from bench.frame import Case, Figure, NotRun, Outcome, Several, Size
-from xaijax.demo.data import demo_data
-from xaijax.demo.network import probability, train
+from xaijax.commands.demo.data import demo_data
+from xaijax.commands.demo.network import probability, train
 
 PLANTED = 0.1  # of a player's values
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.certainty.simultaneous import intervals
+from xaijax.methods.certainty.simultaneous import intervals
 
 RUNS, S = 2000, 12
 
@@ -36,8 +36,8 @@ def test_all_intervals_hold_together(monkeypatch):
     5.2 of them are 2.5 %, so that a rate in 2.5 to 7.5 % fails by chance in less than 1e-6 of runs.
     Pointwise intervals, the broken variant, alarm in a quarter of runs.
     """
-    monkeypatch.setattr("xaijax.certainty.simultaneous.DRAWS", 4000)
-    monkeypatch.setattr("xaijax.certainty.simultaneous.CHANCES", 400)
+    monkeypatch.setattr("xaijax.methods.certainty.simultaneous.DRAWS", 4000)
+    monkeypatch.setattr("xaijax.methods.certainty.simultaneous.CHANCES", 400)
     rate, pointwise = alarms(1)
     assert 0.025 < rate < 0.075, rate
     assert pointwise > 0.15, pointwise
@@ -68,8 +68,8 @@ def coarse(rng, n, P):
 
 def false_alarms(monkeypatch, n, m, P, paired, runs, values=heavy):
     """The share of comparisons of one distribution with itself that find a change."""
-    monkeypatch.setattr("xaijax.certainty.simultaneous.DRAWS", 1000)
-    monkeypatch.setattr("xaijax.certainty.simultaneous.CHANCES", 400)
+    monkeypatch.setattr("xaijax.methods.certainty.simultaneous.DRAWS", 1000)
+    monkeypatch.setattr("xaijax.methods.certainty.simultaneous.CHANCES", 400)
     rng = np.random.default_rng([n, m, P, paired])
     found = 0
     for _ in range(runs):
@@ -134,6 +134,6 @@ def test_many_rows_are_exchanged_in_blocks_as_sharply_as_alone(monkeypatch):
     a, b = rng.normal(size=(1501, 20)), rng.normal(size=(1600, 20))
     widths = []
     for blocks in (2048, 8192):
-        monkeypatch.setattr("xaijax.certainty.simultaneous.BLOCKS", blocks)
+        monkeypatch.setattr("xaijax.methods.certainty.simultaneous.BLOCKS", blocks)
         widths.append(intervals([a, -b], np.zeros(20), 0.95, exchanged=True)[1])
     np.testing.assert_allclose(widths[0], widths[1], rtol=0.08)

@@ -13,8 +13,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.cli import main
 from xaijax.commands import doctor
+from xaijax.commands.cli import main
 from xaijax.commands.files import drawn, model_of, write_table
 
 pandas = pytest.importorskip("pandas", reason="needs the extra [data]")

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.cli import main
+from xaijax.commands.cli import main
+from xaijax.commands.demo.data import demo_data
+from xaijax.commands.demo.network import logit, train
 from xaijax.datasets import fetch
-from xaijax.demo.data import demo_data
-from xaijax.demo.network import logit, train
 
 pytest.importorskip("pandas", reason="needs the extra [data]")
 pytest.importorskip("matplotlib", reason="needs the extra [plots]")

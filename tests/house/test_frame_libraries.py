@@ -17,8 +17,8 @@ ALLOWED = {
     "xaijax/core/typing.py": "the types of frames, in public signatures",
     "xaijax/datasets/tables.py": "a data set is a pandas frame",
     "xaijax/datasets/fetch.py": "a data set is a pandas frame",
-    "xaijax/demo/__init__.py": "it says before its work that pandas is missing",
-    "xaijax/demo/data.py": "the type of what it reads of the data sets",
+    "xaijax/commands/demo/__init__.py": "it says before its work that pandas is missing",
+    "xaijax/commands/demo/data.py": "the type of what it reads of the data sets",
     "xaijax/results/convert.py": "Explanation.to_dataframe makes a pandas frame",
     "xaijax/results/rules.py": "Rules.to_dataframe makes a pandas frame",
 }

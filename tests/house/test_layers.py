@@ -37,23 +37,9 @@ PARTS = {
     "methods": Part(
         5, ("core", "tables", "players", "results", "models", "games", "estimators", "kernels")
     ),
-    "certainty": Part(
-        6,
-        (
-            "core",
-            "tables",
-            "players",
-            "results",
-            "models",
-            "games",
-            "estimators",
-            "methods",
-            "kernels",
-        ),
-    ),
 }
 # And xaijax itself: layer 6, may import all.
-TOP = ("federated", "sweeps", "datasets", "commands", "cli", "demo", "__main__")
+TOP = ("federated", "sweeps", "datasets", "commands", "__main__")
 PARTS["top"] = Part(6, tuple(PARTS))
 
 # What the public names may load; everything else is imported inside the function that needs it.
@@ -282,6 +268,6 @@ def test_what_the_rules_allow_is_not_reported() -> None:
         "xaijax.methods": "from xaijax.players import a\nfrom xaijax.games import g",
         "xaijax.games.g": "def f():\n  import pandas\n  return require('polars', 'polars')",
         "xaijax.results.r": "import xaijax.players.a\nif TYPE_CHECKING:\n  import matplotlib.axes",
-        "xaijax.demo": "import optax\nimport xaijax as xj",  # behind no public name
+        "xaijax.commands.demo": "import optax\nimport xaijax as xj",  # behind no public name
     }
     assert not violations(read(sources, frozenset({"xaijax"})))

@@ -15,8 +15,8 @@ import xaijax
 
 LONGEST = 600  # lines, of one idea; no file is cut to meet it
 PRINTERS = (
-    "xaijax.cli",
-    "xaijax.demo",
+    "xaijax.commands.cli",
+    "xaijax.commands.demo",
     "xaijax.federated.command_line.commands",
     "xaijax.commands",
     "xaijax.__main__",

@@ -9,7 +9,7 @@ import pytest
 from sweeping import X, explainer
 
 import xaijax as xj
-from xaijax.cli import main
+from xaijax.commands.cli import main
 
 JOBS = """
 import functools

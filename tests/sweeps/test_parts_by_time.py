@@ -18,7 +18,7 @@ from progress_bar import Bar
 from sweeping import B, Counted, N, X, explainer, parts, product
 
 import xaijax as xj
-from xaijax.cli import main
+from xaijax.commands.cli import main
 from xaijax.sweeps import directory as cuts
 from xaijax.sweeps import sweep, task
 from xaijax.sweeps import sweep as progress

@@ -1,9 +1,12 @@
-"""The commands that explain rows of files: `xaijax explain`, `anchors`, `aec`, `sweep`, `report`.
+"""The command `xaijax`: what it explains rows of files with (`explain`, `anchors`, `aec`, `sweep`,
+`report`), and `xaijax demo`.
 
 The commands of federated parties are in `federated`.
 
 Reading order:
 
+    cli          reads the command line and runs the command
+    demo/        `xaijax demo`: from data to pictures in a few seconds
     explain      values, rules, AEC and pages, from a model and rows in files
     sweep        many rows, part by part
     doctor       what is installed, and whether it works

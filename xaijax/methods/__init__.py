@@ -2,6 +2,7 @@
 
 Reading order:
 
+    certainty/     measures how certain an explanation is: `judge`, `compare`, `background`
     loading        `load`: reads what was saved from its file
     amortized/     `AmortizedExplainer`: a network that is trained on an explainer's values
     qii/           `QII`: how much inputs influence decisions, by four axes

@@ -24,7 +24,7 @@ def enough(instances: tuple[int, int], paired: bool, confidence: float) -> bool:
     """Whether this number of instances can show any change at all.
 
     It depends on the number of ways to exchange the two sides of each pair, or the instances of
-    both sides (see `xaijax.certainty.simultaneous`).
+    both sides (see `xaijax.methods.certainty.simultaneous`).
     """
     n, m = instances
     ways = 2 ** min(n - 1, 60) if paired else comb(n + m, n) / (2 if n == m else 1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.certainty.simultaneous import intervals
 from xaijax.core import checks
 from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.core.sequences import checked_level
+from xaijax.methods.certainty.simultaneous import intervals
 from xaijax.results.comparison import Comparison, ShiftPart, ShiftSplit
 from xaijax.results.explanation import Explanation
 from xaijax.results.same_question import refuse_other_numbers, refuse_other_outputs, shared_amount
@@ -141,10 +141,10 @@ def compare(
     with K outputs) hold simultaneously with probability `confidence`: if nothing changed, at most 5
     % of comparisons (at 0.95) have any interval without 0. This guarantee holds for any number of
     instances, also for 8 against 200: intervals are at least as wide as a permutation test needs
-    (the docstring of `xaijax.certainty.simultaneous` derives it). Few instances cannot show a
-    change: 95 % needs 6 paired instances, or two sides that can be exchanged in 20 ways (4 and 4, 3
-    and 4, 2 and 5). If both explain the same instances, `compare` uses paired differences, which
-    detects much smaller changes.
+    (derived in `xaijax.methods.certainty.simultaneous`). Few instances cannot show a change: 95 %
+    needs 6 paired instances, or two sides that can be exchanged in 20 ways (4 and 4, 3 and 4, 2 and
+    5). If both explain the same instances, `compare` uses paired differences, which detects much
+    smaller changes.
 
     Both must explain the same quantity, link, output and class. With `outputs=` each instance has
     an output of its own: paired instances must have the same output on both sides, and unpaired

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from xaijax import datasets
+from xaijax.commands.demo.network import HIDDEN
 from xaijax.datasets.tables import SHAP_COLUMNS
-from xaijax.demo.network import HIDDEN
 from xaijax.results.explanation import Explanation
 from xaijax.results.summary import mean_abs, ranking
 from xaijax.tables.rows import rows_of

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax import plots
+from xaijax.commands.demo.data import Figures, demo_data, model_name, results, what_runs
+from xaijax.commands.demo.network import logit, probability, train
 from xaijax.commands.explain import picture
 from xaijax.commands.files import folder_of, remove_run
 from xaijax.datasets.fetch import optional
-from xaijax.demo.data import Figures, demo_data, model_name, results, what_runs
-from xaijax.demo.network import logit, probability, train
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 from xaijax.reports.report import report
