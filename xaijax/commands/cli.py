@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from xaijax import demo
+from xaijax.commands import demo
 from xaijax.commands.doctor import add_doctor
 from xaijax.commands.explain import add_aec, add_anchors, add_explain, add_report
 from xaijax.commands.sweep import add_command

@@ -60,6 +60,7 @@ class Columnwise(Layer):
         return self.inner.subsets(head, both[: len(x)], both[len(x) :], own, platform)
 
 
+# All other members are those of the layer of the columns.
 for member in vars(Layer):
     if not member.startswith("_") and member not in vars(Columnwise):
         setattr(Columnwise, member, property(attrgetter(f"inner.{member}")))

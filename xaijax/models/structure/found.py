@@ -65,7 +65,9 @@ class FoundLayer:
         inner, rows = found[0]
         if any(0 in jnp.shape(leaf) for leaf in jax.tree.leaves(inner)):
             raise NoLayer  # a layer of nothing: no support vectors, say
-        return Columnwise(inner, params, self.columns, tuple(rows.owner.tolist()))
+        # pyright does not see the members that Columnwise takes over from the inner layer.
+        own = tuple(rows.owner.tolist())
+        return Columnwise(inner, params, self.columns, own)  # pyright: ignore[reportAbstractUsage]
 
     def columns(self, params: Any, rows: Any) -> Any:
         """The columns [R, C] that the layer joins, of rows [R, F]."""
