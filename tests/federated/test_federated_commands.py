@@ -13,7 +13,7 @@ from parties import GUEST, HOST, SECRET, guest_folder, logistic, names, process,
 from repository import ROOT
 
 import xaijax as xj
-from xaijax import cli
+from xaijax.commands import cli
 from xaijax import federated as fd
 from xaijax.federated.command_line import commands
 from xaijax.federated.command_line import commands as configuration

@@ -18,7 +18,7 @@ import pytest
 from parties import SECRET, Watched, names
 
 import xaijax as xj
-from xaijax import cli
+from xaijax.commands import cli
 from xaijax import federated as fd
 from xaijax.federated.wire.messages import decode
 
