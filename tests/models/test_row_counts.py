@@ -8,7 +8,7 @@ from often import some_slow
 from small_case import BACKENDS, B, X, f
 
 import xaijax as xj
-from xaijax.models.queries import row_count
+from xaijax.models.queries import probe as row_count
 
 W = np.random.default_rng(3).normal(size=(4, 8)).astype(np.float32)
 

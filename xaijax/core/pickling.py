@@ -16,7 +16,7 @@ import inspect
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -162,8 +162,9 @@ def travels(cls: Kind, read: Callable[[str, Any], Any] = _as_given) -> Kind:
         except TypeError:
             make(self, *args, **kwargs)  # which says what is wrong
             return
-        arguments = list(bound.arguments.items())[1:]
-        taken = {n: one if n in ROWS else read(n, at_rest(one)) for n, one in arguments}
+        _, *arguments = bound.arguments.items()
+        held = at_rest((n, one) for n, one in arguments if n not in ROWS)
+        taken = {n: read(n, held[n]) if n in held else one for n, one in arguments}
         make(self, **taken)
         if type(self) is cls:
             vars(self)["made of"] = {name: _copied(one) for name, one in taken.items()}
@@ -194,9 +195,10 @@ def made_of(one: Any) -> dict[str, Any]:
     return dict(arguments)
 
 
-def at_rest(value: Any) -> Any:
-    """Returns an iterator, which can be read only once, as a list; other values unchanged."""
-    return list(value) if isinstance(value, Iterator | KeysView | ValuesView) else value
+def at_rest(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns values by name: iterators, which can be read only once, as lists."""
+    once = Iterator | KeysView | ValuesView
+    return {name: list(one) if isinstance(one, once) else one for name, one in values}
 
 
 def _copied(value: Any) -> Any:

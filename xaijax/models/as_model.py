@@ -153,7 +153,7 @@ def as_model(
     if isinstance(f, Model):
         _check_no_options(dict(locals()))
         return f
-    given = {name: at_rest(one) for name, one in locals().items()}
+    given = at_rest(locals().items())
     names = "classes", "feature_names", "output_names"  # which may come as iterators
     classes, feature_names, output_names = (given[name] for name in names)
     one_of(backend, "backend=", ("auto", "jax", "host"))

@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 import xaijax as xj
 from xaijax.games import certify
 from xaijax.games.engine.plan import SHARES
-from xaijax.models.queries import row_count
+from xaijax.models.queries import probe as row_count
 from xaijax.models.structure import found as affine
 from xaijax_kernels.structures import closed_forms
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xaijax.games.engine.host import hashes
-from xaijax.models.queries.row_count import AnsweredBefore
+from xaijax.models.queries.probe import AnsweredBefore
 from xaijax_kernels.engine.lattice import agreement_codes
 
 MOST = 256  # rows of a call that are compared

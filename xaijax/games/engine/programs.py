@@ -22,7 +22,7 @@ from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement
 from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
-from xaijax.models.queries.row_count import RowCounts
+from xaijax.models.queries.probe import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from xaijax.core.errors import InputTypeError
@@ -44,6 +45,8 @@ def source(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
 
     Raises InputError and InputTypeError for a model that none of them takes.
     """
+    if isinstance(f, FunctionType) and state is None:  # which no adapter of a library takes
+        return plain_function(f, params, backend)
     owner = getattr(f, "__self__", None)
     if is_of(owner, "keras", "Model") and getattr(f, "__name__", None) == "predict":
         f = owner  # the same answers, in one call for all rows and traced where Keras runs on JAX

@@ -3,12 +3,11 @@
 Reading order:
 
     findings        what the probe finds: outputs, widest layer, structure, noise
-    row_count       does an answer depend on how many rows are asked with it?
     whole_numbers   answers of a JAX model that lose digits, and sums of whole numbers that wrap
     labels          from scores to the decided class, and that class as a number per row
     rows            rows given to `predict` and `labels`, who answers them, and models of codes
     comparison      a translation compared with its estimator, and who answers
-    probe           does a model answer the same rows alike, whatever rows come with them?
+    probe           does a model answer a row alike, whatever rows come with it, and how many?
     predict         a traced function on any number of rows, with few compiled shapes
     host            one call of a host model: read-only rows, a deadline, checked output
 """

@@ -20,8 +20,14 @@ from xaijax.models.base.outputs import output_names_for, refuse_chances, refuse_
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.identity.identity import portable_reads, program_digest
 from xaijax.models.queries.host import call_host, call_host_raw
-from xaijax.models.queries.probe import probe_determinism, probe_neighbours
-from xaijax.models.queries.row_count import AnsweredBefore, RowCounts, probe_row_counts, same_steps
+from xaijax.models.queries.probe import (
+    AnsweredBefore,
+    RowCounts,
+    probe_determinism,
+    probe_neighbours,
+    probe_row_counts,
+    same_steps,
+)
 from xaijax.models.queries.rows import cannot_trace
 from xaijax.models.queries.whole_numbers import warn_of_digits, warn_of_wraps
 from xaijax.models.structure.agreement import Agreement, compare

@@ -47,7 +47,7 @@ class FoundLayer:
     shape: tuple[int, ...]  # of one instance
     dtype: Any
     traces: dict[int, Any] = field(default_factory=dict)  # closed, by R
-    look: Callable[[Any, int], None] | None = None  # at every further trace (`asking/row_count.py`)
+    look: Callable[[Any, int], None] | None = None  # at every further trace (`queries/probe.py`)
     programs: dict[Any, Any] = field(default_factory=dict)  # of the head, for all explainers
     declared = False
 
