@@ -11,8 +11,8 @@ module and its contents are private.
 Reading order:
 
     __main__      `python -m xaijax`
-    datasets/     real tables for tests, notebooks and bench
     commands/     the command `xaijax`: explains rows of files without Python; `xaijax demo`
+    datasets/     real tables for tests, notebooks and bench
     sweeps/       explains many rows part by part, interrupted and resumed, on many machines
     federated/    Shapley values between parties that keep their columns private
     methods/      the explainers (values, gradients, amortised, QII, anchors, AEC), and how certain

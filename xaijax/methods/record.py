@@ -61,7 +61,7 @@ def instances(X: Any, rows: Any) -> dict[str, Any]:
     return {"data": kept_rows(X, rows), "instance_index": rows_of(X).index}
 
 
-def target_columns(model: Any, outputs: Any, rows: Any) -> np.ndarray | None:
+def target_columns(model: Model, outputs: Any, rows: Any) -> np.ndarray | None:
     """Returns column numbers [N, 1] of `outputs=`; None for "predicted"."""
     names = getattr(model, "output_names", None)
     return read_outputs(outputs, len(rows_of(rows)), model.classes, names)
@@ -90,13 +90,11 @@ def cost(engine: Engine, clock: Clock, before: Clock, seconds: float) -> dict[st
     }
 
 
-def sources(
-    explainer: Any, X: Any, engine: Engine, quantity: Quantity | None = None
-) -> dict[str, Any]:
+def sources(seed: int, X: Any, engine: Engine, quantity: Quantity | None = None) -> dict[str, Any]:
     """Returns the part of stats that says what a run read: seed, dtypes, weights, a link."""
     return {
         **({} if quantity is None else functions_of(quantity)),
-        "seed": explainer.seed,
+        "seed": seed,
         "input_dtype": str(X.dtype) if hasattr(X, "dtype") else None,
         "answer_dtype": engine.findings.answer_dtype,
         "weights_sum": engine.replacement.weights_sum,

@@ -19,9 +19,9 @@ Reading order:
     recount               how the sums of an Explanation are counted again, in whole numbers
     rules                 `Rule` and `Rules`: the results of Anchors
     result_html           an Explanation, Interactions and a private copy as a notebook shows them
+    plan                  `Plan`: what a run would ask of its model
     summary               what an Explanation says of itself in a few lines
     set_keys              which sets of players a key means
-    plan                  `Plan`: what a run would ask of its model
     guest_worth           `GuestWorth`: what the parties of a split table contribute
     convert               converts an Explanation for pandas, shap and shapiq
     describe_question     the question, and what a value means, by the facts of the provenance

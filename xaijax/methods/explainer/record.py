@@ -153,7 +153,7 @@ def stats_of(
         "tile_halvings": evaluator.clock.tile_halvings - run.before.tile_halvings,
         "budget": explainer.budget if choice.sampler is None else choice.budget,
         "estimator": choice.name,
-        **record.sources(explainer, run.X, engine, explainer.quantity),
+        **record.sources(explainer.seed, run.X, engine, explainer.quantity),
     }
     if choice.sampler is not None:
         stats["exact_rows"] = choice.exact

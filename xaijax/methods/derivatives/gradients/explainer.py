@@ -134,9 +134,9 @@ class GradientExplainer:
         self.samples = _samples(samples, self.path, self.steps)
         self.seed = checks.whole_number(seed, "seed", least=0)
         self._pair = Pair(model) if isinstance(model, tuple) else None
-        if self._pair is None:
-            slopes.refuse_model(model)
         self.model: Any = model if self._pair is None else self._pair.whole
+        if self._pair is None:
+            slopes.refuse_model(self.model)
         limits = limits_of(batch_size, max_memory, devices, tile)
         self._given = background, weights, players, limits
         self._of_each = baseline_fn_of(background)
@@ -408,7 +408,7 @@ def explanation(
         "structure": run.space.name,
         "tile": run.sizes.rows,
         "estimator": run.estimator,
-        **record.sources(explainer, X, engine),
+        **record.sources(explainer.seed, X, engine),
         "completeness": residual[:, 0] if scalar else residual,
         **_digests(run),
     }

@@ -24,7 +24,7 @@ TRACED = (
 )
 
 
-def refuse_model(model: Any) -> None:
+def refuse_model(model: Model) -> None:
     """Raises InputError or InputTypeError for a model without gradients; does not call it."""
     if model.output == "label":
         raise InputError(
