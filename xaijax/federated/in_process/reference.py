@@ -115,7 +115,10 @@ def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> fl
     checks.positive(end_weight, "end_weight")
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
-            raise InputError(f"end_weight={end_weight!r}, but estimator={estimator!r} has none.")
+            raise InputError(
+                f"end_weight={end_weight!r}, but estimator={estimator!r} has none. Say "
+                "estimator='wls', or leave it out."
+            )
         return float(end_weight)
     if not named(index).efficient:
         raise InputError(f"estimator='wls' is a regression for index='shapley', got {index!r}.")
