@@ -147,7 +147,7 @@ def _refuse_method(explanation: Explanation, record: Mapping[str, Any]) -> None:
         raise _refused("it is not exact. Say samples=None and a deterministic model")
     quantity = record.get("quantity")
     if quantity == "ratio":
-        raise _refused("quantity='ratio': the rate below may be 0. Say 'disparity'")
+        raise _refused("quantity='ratio' divides by a rate that may be 0. Say 'disparity'")
     if quantity is not None and quantity not in QUANTITIES:
         raise _refused("its quantity is your own, and no bound is proved for it")
     if "selected_output" in record:
