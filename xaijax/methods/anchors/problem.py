@@ -341,6 +341,6 @@ def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     for n, rule in enumerate(rules):
         if not rule.applies(given.part(n, n + 1))[0]:
             raise InputError(
-                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the rows "
-                "that explain had, in their order."
+                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
+                "rows that explain had, in their order."
             )
