@@ -315,7 +315,8 @@ class CoalitionTable:
         if win[:, 0].any():
             game = int(win[:, 0].argmax())
             raise InputError(
-                f"values: game {game} wins with the empty set, whose v is {self.values[game, 0]:g}."
+                f"values: game {game} wins with the empty set (v = {self.values[game, 0]:g}), so "
+                "no player matters. Say a threshold= above v(empty)."
             )
         return np.stack([function(one) for one in win])
 

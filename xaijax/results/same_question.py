@@ -139,7 +139,7 @@ def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str =
     a, b = called
     raise InputError(
         f"{a} and {b} differ in output{where}: {mine!r} and {other!r}. Take the same outputs of "
-        "both: explanation[:, :, name], or explainer(X, outputs=name)."
+        "both, in one order: explanation[:, :, name], or explainer(X, outputs=name)."
     )
 
 
