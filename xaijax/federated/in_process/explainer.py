@@ -185,7 +185,9 @@ class FederatedExplainer:
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
-            raise InputError("estimator='wls' asks all coalitions; leave budget=, tolerance= out.")
+            raise InputError(
+                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+            )
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
         self.reference_ = rows_of(shown).first if isinstance(source, Baseline) else shown

@@ -318,8 +318,8 @@ class AmortizedExplainer:
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
             raise InputError(
-                "this AmortizedExplainer is not fitted yet. Say .fit(X) with some thousand rows "
-                "like those to explain."
+                "this AmortizedExplainer is not fitted yet. Say .fit(X) first, with some thousand "
+                "rows like those to explain."
             )
         return self._fitted
 
