@@ -353,7 +353,7 @@ def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray
             return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
-        raise InputError(f"rows: {path} has the columns {names}; {known} in this order are needed.")
+        raise InputError(f"rows: {path} has the columns {names}, not {known} in the same order.")
     return identifiers, rows
 
 

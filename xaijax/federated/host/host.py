@@ -402,7 +402,8 @@ def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, st
     source, kind = reference_of(reference, background, model.allow_nan)
     if not isinstance(source, Baseline):
         raise InputError(
-            "reference has several rows; a guest answers for one. Give one row, or 'median'."
+            "reference has several rows; a guest answers for one reference. Give one row, or "
+            "'median'."
         )
     row = source.as_rows(model.allow_nan)
     return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind

@@ -287,7 +287,8 @@ def _asked(
     except UNTRACEABLE as error:
         raise InputTypeError(
             f"f must be a function that JAX traces ({type(error).__name__}). Write it with "
-            "jax.numpy, or give xaijax.as_jax(model), which has no derivative."
+            "jax.numpy (jnp.where for a decision), or give xaijax.as_jax(model), which has no "
+            "derivative."
         ) from error
     except Exception as error:
         takes = "(rows)" if params is None else "(params, rows)"

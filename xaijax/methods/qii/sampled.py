@@ -381,5 +381,5 @@ def samples_needed(
     except (ArithmeticError, ValueError):  # 0, infinity, or a whole number beyond the floats
         raise InputError(
             f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
-            "count. Say a larger epsilon or delta, or fewer indices."
+            "count. Say a larger epsilon or delta, or fewer indices or rates."
         ) from None
