@@ -63,8 +63,8 @@ def facts_of(explanation: Any) -> Facts:
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if isinstance(explanation, Interactions):
         raise PrivacyError(
-            "explanation: interactions cannot be released: no bound is proved for sets of players. "
-            "Release what QII(...).explain or .unary returned."
+            "explanation: interactions cannot be released: a bound is proved for the values of "
+            "single players only. Release what QII(...).explain or .unary returned."
         )
     wanted = "the Explanation that QII(...).explain or .unary returned"
     remedy = (

@@ -335,7 +335,7 @@ class CoalitionTable:
         bound = checks.positive(threshold, "threshold")
         if (self._slack(bound) >= bound).any():
             raise InputError(
-                f"threshold={bound:g} is within the rounding of the values, "
+                f"threshold={bound:g} is within what rounding leaves of the values, "
                 f"{self.rounding.max():.2g}. Give a larger one, or a table with rounding=0.0."
             )
         return value, bound

@@ -38,7 +38,10 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
-        raise InputError("background must be rows, got a Baseline. Say reference= for your own.")
+        raise InputError(
+            "background must be rows, got a Baseline. Give rows, and reference= for a row of your "
+            "own."
+        )
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
         if reference == "median":

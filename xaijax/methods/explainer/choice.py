@@ -131,8 +131,8 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
     if estimator == "exact":
         if budget is not None:
             raise InputError(
-                f"budget={budget:,} cannot be combined with estimator='exact', which asks all "
-                "coalitions. Leave it out, or say estimator='auto'."
+                f"budget={budget:,} is given, but estimator='exact' asks all coalitions. Leave it "
+                "out, or say estimator='auto', for which it is a limit."
             )
         return everything
     return ~everything if estimator in METHODS else _fits(game, costs, budget)

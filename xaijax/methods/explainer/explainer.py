@@ -490,7 +490,10 @@ def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: An
             f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Say one."
         )
     if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
-        raise InputError(f"top={k} needs independent pairs. Say estimator='permutation' or 'auto'.")
+        raise InputError(
+            f"top={k} needs independent pairs, and estimator={explainer.estimator!r} fits all "
+            "draws together. Say estimator='permutation' or 'auto'."
+        )
     if not explainer.model.deterministic:
         raise InputError(
             f"top={k} needs a deterministic model. Leave it out; see explanation.top()."

@@ -430,7 +430,7 @@ def refuse_sample_weights(
     weighted = data_weights is not None or (pool is None and pool_weights is not None)
     if subsample is not None and weighted:
         raise InputError(
-            "data_weights and pool_weights cannot be combined with a Subsample. Leave them out."
+            "data_weights and pool_weights cannot be used with a Subsample. Leave them out."
         )
 
 
