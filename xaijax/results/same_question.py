@@ -266,4 +266,7 @@ def _refuse_other_marks(explanation: Explanation, result: Interactions) -> None:
 
 def _refuse(what: str, theirs: Any, mine: Any) -> NoReturn:
     shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, mine)]
-    raise InputError(f"interactions: got the {what} {shown[0]}, expected {shown[1]}. {SAME}")
+    raise InputError(
+        f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
+        f"{shown[1]}. {SAME}"
+    )
