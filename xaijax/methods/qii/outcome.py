@@ -100,8 +100,8 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
             raise InputError(
-                "agrees=True of quantity= needs a class, which outcome='proba' lacks. Say "
-                "agrees=False, or outcome='label'."
+                "agrees=True of quantity= needs a decided class, and outcome='proba' keeps all "
+                "classes. Say agrees=False, or outcome='label'."
             )
         if model.output != "proba" and classes is not None:
             raise InputError(
