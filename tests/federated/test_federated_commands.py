@@ -13,8 +13,8 @@ from parties import GUEST, HOST, SECRET, guest_folder, logistic, names, process,
 from repository import ROOT
 
 import xaijax as xj
-from xaijax.commands import cli
 from xaijax import federated as fd
+from xaijax.commands import cli
 from xaijax.federated.command_line import commands
 from xaijax.federated.command_line import commands as configuration
 from xaijax.federated.command_line.commands import read_settings, read_table

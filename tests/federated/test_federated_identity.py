@@ -18,8 +18,8 @@ import pytest
 from parties import SECRET, Watched, names
 
 import xaijax as xj
-from xaijax.commands import cli
 from xaijax import federated as fd
+from xaijax.commands import cli
 from xaijax.federated.wire.messages import decode
 
 pytest.importorskip("google.protobuf", reason="needs the extra [federated]")
