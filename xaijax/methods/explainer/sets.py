@@ -93,8 +93,8 @@ class InteractionQuery:
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
-                    f"budget={allowed:,} is too small: interactions of {P} players need {least:,} "
-                    "coalitions. Raise budget=, or group columns with players=."
+                    f"budget={allowed:,} is too small: interactions of {P} players ask at least "
+                    f"{least:,} coalitions. Raise budget=, or group columns with players=."
                 )
             given = explainer.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
