@@ -227,7 +227,8 @@ def rows_of(
     rank = 2 if shape is None else 1 + len(shape)
     if array.ndim == rank - 1:
         raise InputError(
-            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] for x."
+            f"{name} has shape {array.shape}: one row, not a batch of rows. Pass x[None] for a "
+            "single row x."
         )
     if array.ndim != rank:
         wanted = "[rows, features]" if shape is None else f"[rows, {', '.join(map(str, shape))}]"

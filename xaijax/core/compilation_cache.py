@@ -55,7 +55,8 @@ def enable_compilation_cache(folder: str | os.PathLike[str]) -> Path:
         raise InputError(f"folder: {path} cannot be written to; name one of your own.")
     if os.name == "posix" and path.stat().st_mode & 0o022:
         raise InputError(
-            f"folder: other users can write to {path}, which holds code. Say chmod go-w {path}."
+            f"folder: other users can write to {path}, and a cached program is code that runs as "
+            f"you. Name another, or say chmod go-w {path}."
         )
     for name, value in SETTINGS.items():
         jax.config.update(name, value)

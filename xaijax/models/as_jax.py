@@ -101,8 +101,9 @@ def as_jax(model: Model, outputs: int | None = None) -> Callable[[Any], jax.Arra
             values = call_host(model, array.reshape(-1, *array.shape[array.ndim - rank :]))
             if values.shape[1:] != columns:
                 raise ModelOutputError(
-                    f"{model.name} returned shape {values.shape}; as_jax expected {columns} a row. "
-                    f"Say outputs={values.shape[1] if values.ndim == 2 else None}."
+                    f"{model.name} returned shape {values.shape}; as_jax expected "
+                    f"{(len(values), *columns)}. Say as_jax(model, "
+                    f"outputs={values.shape[1] if values.ndim == 2 else None})."
                 )
             return values.astype(dtype).reshape(*batch, *columns)
 

@@ -448,7 +448,8 @@ def _check_no_options(options: dict[str, Any]) -> None:
         same = value is default or (type(value) is type(default) and value == default)
         if name != "f" and not same:
             raise InputError(
-                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...)."
+                f"{name}= was given for f= that already is a Model. Say model.replace({name}=...), "
+                "or make it anew from the function."
             )
 
 

@@ -396,7 +396,8 @@ def _checked_params(model: Model, params: Any) -> Any:
         if (was.shape, was.dtype) != (now.shape, now.dtype):
             raise InputError(
                 f"params= must keep shapes and dtypes; params{jax.tree_util.keystr(path)} is "
-                f"{was.dtype}{list(was.shape)}, got {now.dtype}{list(now.shape)}. Make a new model."
+                f"{was.dtype}{list(was.shape)}, got {now.dtype}{list(now.shape)}. Make a new model "
+                "with as_model."
             )
     return params
 

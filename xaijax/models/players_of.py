@@ -48,7 +48,7 @@ def players_of(column_transformer: Any) -> dict[str, list[int]]:
     if slices is None or not is_own(column_transformer, "ColumnTransformer"):
         raise InputTypeError(
             "column_transformer must be a fitted sklearn ColumnTransformer, got "
-            f"{type(column_transformer).__name__}."
+            f"{type(column_transformer).__name__}. Fit it first."
         )
     names = getattr(column_transformer, "feature_names_in_", None)
     if names is None:

@@ -128,7 +128,8 @@ def _refuse_another(first: Explanation, one: Explanation) -> None:
             raise InputError(f"explanations: their {what} differ; pass those of one question.")
     if first.kind != one.kind:
         raise InputError(
-            f"explanations: got the indices {first.kind!r} and {one.kind!r}; pass one question."
+            f"explanations: got the indices {first.kind!r} and {one.kind!r}; pass those of one "
+            "question."
         )
     called = "explanations: the first", "another"
     refuse_other_numbers(first, one, called, paired=True)

@@ -163,7 +163,8 @@ def correlation(explanation: Explanation, ax: Axes | None = None, colorbar: bool
     matrix, names = explanation.stats.get("correlation"), explanation.provenance.get("columns")
     if matrix is None or names is None:
         raise InputError(
-            f"explanation of kind {explanation.kind!r} holds no correlations; pass an AEC's."
+            f"explanation of kind {explanation.kind!r} holds no correlations; pass explanation_ of "
+            "a fitted AEC."
         )
     F = len(names)
     places = range(0, F, named_each(F))

@@ -350,6 +350,7 @@ def _column(result: Interactions, player: int) -> np.ndarray:
     numbers = None if place is None else as_numbers(rows_of(result.data).column(place))
     if numbers is None:
         raise InputError(
-            f"player: {result.feature_names[player]!r} has not one column of numbers in data."
+            f"player: {result.feature_names[player]!r} has not one column of numbers in data. "
+            "Choose one that has."
         )
     return numbers

@@ -261,9 +261,10 @@ def chosen_instance(explanation: Explanation, instance: int | str | None, plot: 
     """
     if instance is None:
         if len(explanation) > 1:
+            more = "" if plot in ("image", "tokens") else ", or say instance="
             raise InputError(
                 f"explanation: {plot} draws one instance and the explanation has "
-                f"{len(explanation):,}; choose one, explanation[0]."
+                f"{len(explanation):,}; choose one, explanation[0]{more}."
             )
         instance = 0
     if not isinstance(instance, str | int | np.integer):

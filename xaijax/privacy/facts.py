@@ -63,8 +63,8 @@ def facts_of(explanation: Any) -> Facts:
         raise PrivacyError("explanation is a private copy already; it can be shown as it is.")
     if isinstance(explanation, Interactions):
         raise PrivacyError(
-            "explanation: interactions cannot be released: no bound is proved for sets of players. "
-            "Release what QII(...).explain or .unary returned."
+            "explanation: interactions cannot be released: a bound is proved for the values of "
+            "single players only. Release what QII(...).explain or .unary returned."
         )
     wanted = "the Explanation that QII(...).explain or .unary returned"
     remedy = (
@@ -147,7 +147,7 @@ def _refuse_method(explanation: Explanation, record: Mapping[str, Any]) -> None:
         raise _refused("it is not exact. Say samples=None and a deterministic model")
     quantity = record.get("quantity")
     if quantity == "ratio":
-        raise _refused("quantity='ratio': the rate below may be 0. Say 'disparity'")
+        raise _refused("quantity='ratio' divides by a rate that may be 0. Say 'disparity'")
     if quantity is not None and quantity not in QUANTITIES:
         raise _refused("its quantity is your own, and no bound is proved for it")
     if "selected_output" in record:

@@ -125,7 +125,10 @@ def read(content: bytes, path: Path) -> Book:
             if digest != _digest(record, book.last):
                 raise ValueError("another line")
             if record["kind"] == "ledger" and record["version"] != VERSION:
-                raise PrivacyError(f"path: {path} has version {record['version']}; update xaijax.")
+                raise PrivacyError(
+                    f"path: {path} has version {record['version']!r}, this xaijax reads {VERSION}. "
+                    "Update xaijax."
+                )
             book.add(record, digest, len(line) + 1)
         except (
             ValueError,

@@ -111,7 +111,10 @@ def _refuse_other_sizes(facts: Facts, exact: ExactSums) -> None:
         recorded += counted
         came += [int(one.sum()) for one in exact.outer]
     if recorded != came:
-        raise PrivacyError(f"explanation cannot be released: sizes {recorded}, but {came} counted.")
+        raise PrivacyError(
+            f"explanation cannot be released: its provenance records the sizes {recorded}, but "
+            f"{came} were counted."
+        )
 
 
 # How far a distance between vectors of probabilities can move, if one influence of one class can
@@ -208,7 +211,8 @@ def by_the_paper(facts: Facts, exact: ExactSums, epsilon: float) -> NoiseNeeded:
     if not covered or (facts.weights is None and not facts.unary):
         raise PrivacyError(
             "calibration='paper' goes with what the paper has a sensitivity for: labels or scores "
-            "of equal weights, difference='subtract', indices by size. Say calibration='proved'."
+            "of equal weights, difference='subtract', unary influences, Shapley, Banzhaf and "
+            "limited sizes. Say calibration='proved'."
         )
     width = Fraction(exact.width, exact.unit)
     size = of_paper * width * (1 if facts.unary else 2)

@@ -152,7 +152,8 @@ def _recount_of(explanation: Explanation) -> Recount:
     if recount is None:
         raise PrivacyError(
             "explanation cannot be released: it is a slice, a copy, a merged or a loaded one, "
-            "without exact sums. Release what xaijax.QII returned, in the process that asked."
+            "without exact sums. Release what xaijax.QII returned, in the process that asked; for "
+            "some rows or players ask QII about these."
         )
     reason = recount.refused()
     if reason is not None:
@@ -182,7 +183,10 @@ def _claim(recount: Recount, take: bool = True) -> None:
     release = recount.sample.release
     why = release.take() if take else release.refused()
     if why is not None:
-        raise PrivacyError(f"explanation cannot be released: its subsample {_USED[why]}.")
+        raise PrivacyError(
+            f"explanation cannot be released: its subsample {_USED[why]}. Draw another one "
+            "(xaijax.privacy.subsample)."
+        )
 
 
 def _copy(

@@ -82,7 +82,8 @@ def report(
     """
     if isinstance(explanation, Interactions):
         raise InputTypeError(
-            "explanation: got Interactions. Say xaijax.report(explainer(X), path, interactions)."
+            "explanation: got Interactions. Say xaijax.report(explainer(X), path, "
+            "interactions=pairs)."
         )
     style.check(explanation, 1)
     heading = page.heading(path, title)

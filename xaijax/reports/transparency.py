@@ -79,8 +79,9 @@ def transparency_report(
     explanation = style.lone_output(explanation, "a transparency report is of one")
     if explanation.data is None or len(explanation) > 2:
         raise InputError(
-            f"explanation: a transparency report is of one person or two, got "
-            f"{len(explanation):,}. Choose them, explanation[[3, 8]]."
+            f"explanation: a transparency report is of one person or two, got {len(explanation):,} "
+            f"instances of quantity={explanation.provenance.get('quantity')!r}. Choose them, "
+            "explanation[[3, 8]]."
         )
     heading = page.heading(path, title)
     content = _content(explanation, profile, model_name(model)) | heading

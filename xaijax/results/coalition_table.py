@@ -315,7 +315,8 @@ class CoalitionTable:
         if win[:, 0].any():
             game = int(win[:, 0].argmax())
             raise InputError(
-                f"values: game {game} wins with the empty set, whose v is {self.values[game, 0]:g}."
+                f"values: game {game} wins with the empty set (v = {self.values[game, 0]:g}), so "
+                "no player matters. Say a threshold= above v(empty)."
             )
         return np.stack([function(one) for one in win])
 
@@ -334,7 +335,7 @@ class CoalitionTable:
         bound = checks.positive(threshold, "threshold")
         if (self._slack(bound) >= bound).any():
             raise InputError(
-                f"threshold={bound:g} is within the rounding of the values, "
+                f"threshold={bound:g} is within what rounding leaves of the values, "
                 f"{self.rounding.max():.2g}. Give a larger one, or a table with rounding=0.0."
             )
         return value, bound

@@ -66,7 +66,8 @@ def wide(result: Result, axis: str, labels: Sequence[str]) -> Any:
     for name, taken in (("base_value", result.feature_names), ("output", labels if each else ())):
         if name in taken:
             raise InputError(
-                f"to_dataframe: a player is called {name!r}; use to_dataframe(long=True)."
+                f"to_dataframe: a player is called {name!r}, like a column of the table; use "
+                "to_dataframe(long=True)."
             )
     labels = [*labels, "base_value"]
     table = np.concatenate([result.values, result.base_values[:, None]], axis=1)

@@ -310,7 +310,8 @@ class Interactions(ResultOfRows):
         for one in results:
             if not (hasattr(one, "interaction_lookup") and hasattr(one, "baseline_value")):
                 raise InputTypeError(
-                    f"found: got {type(one).__name__}; pass shapiq.InteractionValues."
+                    f"found: got {type(one).__name__}; pass a shapiq.InteractionValues, or a list "
+                    "of them."
                 )
         facts = {(one.index, one.n_players, one.min_order, one.max_order) for one in results}
         if len(facts) > 1:

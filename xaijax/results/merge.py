@@ -131,7 +131,8 @@ def _require_one_baseline(parts: Sequence[AnyPart]) -> None:
         if not np.allclose(base, bases[0], rtol=1e-5, atol=1e-7, equal_nan=True):
             raise InputError(
                 f"base_values: explanation {number} has {_short(base.tolist())}, the first has "
-                f"{_short(bases[0].tolist())}. Explain all with one baseline."
+                f"{_short(bases[0].tolist())}; their baselines differ. Explain all with one "
+                "baseline."
             )
 
 

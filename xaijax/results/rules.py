@@ -117,14 +117,16 @@ class Rule:
         """
         if any(predicate[1] == AS_IT_IS for predicate in self.predicates):
             raise InputError(
-                "a rule about players= keeps parts of one instance; it says nothing of the rows X."
+                "a rule about players= keeps parts of one instance; it says nothing of the rows "
+                "X. Its players are in rule.features."
             )
         frame = rows_of(X)
         if frame.is_frame:
             labels = [str(label) for label in frame.labels]
             if any(j >= len(self.names) for j in self.features):
                 raise InputError(
-                    "the rule has no names of columns to find in the frame X. Give X as an array."
+                    "the rule has no names of columns to find in the frame X. Give X as an array, "
+                    "or the rule names=."
                 )
             lost = [self.names[j] for j in self.features if self.names[j] not in labels]
             if lost:

@@ -139,7 +139,7 @@ def _refuse_outputs(called: tuple[str, str], mine: Any, other: Any, where: str =
     a, b = called
     raise InputError(
         f"{a} and {b} differ in output{where}: {mine!r} and {other!r}. Take the same outputs of "
-        "both: explanation[:, :, name], or explainer(X, outputs=name)."
+        "both, in one order: explanation[:, :, name], or explainer(X, outputs=name)."
     )
 
 
@@ -266,4 +266,7 @@ def _refuse_other_marks(explanation: Explanation, result: Interactions) -> None:
 
 def _refuse(what: str, theirs: Any, mine: Any) -> NoReturn:
     shown = [text if len(text := repr(one)) <= 90 else text[:87] + "..." for one in (theirs, mine)]
-    raise InputError(f"interactions: got the {what} {shown[0]}, expected {shown[1]}. {SAME}")
+    raise InputError(
+        f"interactions: differ from the explanation in {what}: got {shown[0]}, expected "
+        f"{shown[1]}. {SAME}"
+    )

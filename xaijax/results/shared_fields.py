@@ -76,7 +76,8 @@ def checked_labels(index: Any, labels: Any, N: int) -> tuple[Any, tuple[str, ...
     if index is not None:
         if not is_index(index):
             raise InputTypeError(
-                f"instance_index: got {type(index).__name__}; pass an index of pandas."
+                f"instance_index: got {type(index).__name__}; pass an index of pandas, or "
+                "instance_names= for texts."
             )
         check_shape("instance_index", (len(index),), (N,))
         index = labels_of_rows(index)

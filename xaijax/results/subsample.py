@@ -66,7 +66,8 @@ class Subsample:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Subsample is not copied or stored: a copy of a draw could be released again."
+            "a Subsample is not copied or stored: a copy of a draw could be released again. Draw "
+            "another one (xaijax.privacy.subsample)."
         )
 
 

@@ -67,7 +67,10 @@ class RunDirectory:
             known = (".", LOCK, DISTINCT, LABELS)  # of a driver that did not write its manifest
             others = [one.name for one in path.iterdir() if not one.name.startswith(known)]
             if others:
-                raise InputError(f"out: {path} holds other files ({min(others)!r}) and no run.")
+                raise InputError(
+                    f"out: {path} holds other files ({min(others)!r}) and no run. Give a new or an "
+                    "empty directory."
+                )
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 

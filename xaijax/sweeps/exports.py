@@ -117,7 +117,10 @@ def refuse_other_file(target: Path) -> None:
     """
     file_to_write(target)
     if target.exists() and target.stat().st_size and not _is_own_file(target):
-        raise InputError(f"path: {target} is there, and is no Parquet file of a run; not replaced.")
+        raise InputError(
+            f"path: {target} is there, and is no Parquet file of a run; it is not replaced. Give "
+            "another name, or remove it first."
+        )
 
 
 def refuse_other_folder(target: Path) -> None:

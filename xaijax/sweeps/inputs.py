@@ -63,7 +63,9 @@ def _opened(path: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"X: {path} is no .npy file of numbers: {error}.") from error
+        raise InputError(
+            f"X: {path} is no .npy file of numbers: {error}. Write it with numpy.save."
+        ) from error
 
 
 def _refuse_no_rows(X: Any) -> None:

@@ -50,7 +50,10 @@ class _Ready:
         """The new columns of 0 rows: those of one of its own rows, without that row."""
         row = _one_row(made_of(self.opened.explainer))
         if row is None:
-            raise InputError("a batch has 0 rows, the explainer none. Leave empty partitions out.")
+            raise InputError(
+                "a batch has 0 rows, and the explainer none to get columns from. Leave empty "
+                "partitions out."
+            )
         if width is not None and width != row.shape[1]:
             raise InputError(
                 f"a batch has {width} columns for the explainer, which reads {row.shape[1]}. Name "

@@ -162,9 +162,15 @@ def _files(X: Any) -> _Files:
     if isinstance(X, list | tuple):
         for one in X:
             if not isinstance(one, str | os.PathLike):
-                raise InputTypeError(f"X: a list must hold names of Parquet files, got {one!r:.9}.")
+                raise InputTypeError(
+                    "X: a list must hold names of Parquet files, or be rows of numbers; got "
+                    f"{one!r:.60}."
+                )
             if Path(one).suffix not in SUFFIXES:
-                raise InputError(f"X: {Path(one).name} is no .parquet file. Name a folder alone.")
+                raise InputError(
+                    f"X: {Path(one).name} is no .parquet file, as a list must name. Give a folder "
+                    "alone, without a list."
+                )
         every = [_files(one) for one in X]
         given = [fixed for one in every for fixed in one.given]
         return _Files([path for one in every for path in one.paths], given)

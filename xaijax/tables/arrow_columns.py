@@ -152,7 +152,8 @@ def _refuse_no_number(name: str, types: Sequence[Any], empty_truth: bool) -> Non
             )
     if empty_truth:
         raise InputTypeError(
-            f"X: column {name!r} holds bool with missing entries; the background is numbers."
+            f"X: column {name!r} holds bool with missing entries; the background is numbers. Fill "
+            "it, or write it as numbers."
         )
 
 

@@ -167,7 +167,8 @@ def _pandas_joined(levels: Any, column: Any, label: Any) -> Any:
         unknown = sorted(map(str, set(column.dropna()) - set(levels.dtype.categories)))
         if unknown:
             raise InputError(
-                f"X, column {label!r}: categories {unknown} are unknown to the background's dtype."
+                f"X, column {label!r}: categories {unknown} are unknown to the background's dtype. "
+                "Give both the same categories."
             )
         _warn_of_other_codes(column.dtype, levels.dtype, label)
         return pd.concat([levels, column.astype(levels.dtype)], ignore_index=True)
@@ -212,7 +213,7 @@ def _refuse_other_order(dtype: Any, known: Any, where: str, owner: str) -> None:
         raise InputError(
             f"{where} has its categories in another order than {owner}: {_some(dtype.categories)}, "
             f"not {_some(known.categories)}. A model that reads codes would see other numbers. Say "
-            f"{where}.cat.set_categories(categories) with those of {owner}."
+            f"{where}.cat.set_categories(categories) with those of {owner}, in their order."
         )
 
 

@@ -75,7 +75,8 @@ def frame_numbers(
             )
         if not text.startswith(("int", "uint", "float", "double", "bool")):
             raise InputTypeError(
-                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it."
+                f"{name}: column {label!r} has dtype {dtype}; {taker} takes numbers. Encode it "
+                "first (OrdinalEncoder or OneHotEncoder)."
             )
         columns.append(rows.column(j))
     return columns

@@ -314,7 +314,8 @@ class PandasRows(FrameRows):
             dtype = empty[label].dtype
             if isinstance(dtype, np.dtype) and dtype.kind == "b":
                 raise InputError(
-                    f"{name}: column {label!r} is bool, which has no NaN. Cast it to 'boolean'."
+                    f"{name}: column {label!r} is bool, which has no NaN. Cast it to 'boolean' or "
+                    "float, or give a row."
                 )
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
             gone, kept = ([np.nan], np.float64) if plain else ([None], dtype)

@@ -133,7 +133,8 @@ def arrays_of(given: Any, argument: str) -> tuple[list[str], list[np.ndarray], A
     for name, leaf in zip(names, leaves, strict=True):
         if leaf is None:
             raise InputTypeError(
-                f"{argument}: the leaf {name!r} is None; an array [rows, ...] is needed."
+                f"{argument}: the leaf {name!r} is None; an array [rows, ...] is needed. Leave it "
+                "out of the container."
             )
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise InputTypeError(

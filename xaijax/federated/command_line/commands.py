@@ -257,7 +257,8 @@ def read_table(path: Path, identifier: str) -> tuple[list[str], list[str], np.nd
                 rows[number, column] = float(value)
             except ValueError:
                 raise InputError(
-                    f"rows: {path}, line {number + 2}: the entry of {names[column]!r} is no number."
+                    f"rows: {path}, line {number + 2}: the entry of {names[column]!r} is no "
+                    "number. Encode categories."
                 ) from None
     return [line[key] for line in lines], names, rows
 
@@ -352,7 +353,7 @@ def host_rows(settings: SettingsFile, path: Path) -> tuple[list[str], np.ndarray
             return identifiers, rows[:, _order(model, names, "rows")]
     _, known, _ = read_table(settings.file("background"), identifier)
     if names != known:
-        raise InputError(f"rows: {path} has not the columns {known} in the same order.")
+        raise InputError(f"rows: {path} has the columns {names}, not {known} in the same order.")
     return identifiers, rows
 
 
@@ -368,7 +369,8 @@ def _named(model: SplitModel, names: Sequence[str]) -> SplitModel:
         return model
     if len(names) != model.columns:
         raise InputError(
-            f"background has {len(names)} columns besides the identifier, not {model.columns}."
+            f"background has {len(names)} columns besides the identifier, the model takes "
+            f"{model.columns}."
         )
     return dataclasses.replace(model, feature_names=names)
 

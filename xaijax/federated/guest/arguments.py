@@ -72,7 +72,10 @@ def party_of(party: Any, parts: Mapping[str, Any]) -> str:
     for version, part in parts.items():
         owner = getattr(part, "party", None)
         if owner is not None and party is not None and owner != party:
-            raise InputError(f"parts: {version!r}: part of {owner!r}, this guest is {party!r}.")
+            raise InputError(
+                f"parts: {version!r} is the part of {owner!r}, this guest is {party!r}. Give the "
+                f"part of {party!r}."
+            )
         party = owner if party is None else party
     return party or ""
 

@@ -473,7 +473,8 @@ def _listed(aligned: Any, row_of: Mapping[bytes, int]) -> tuple[bytes, ...]:
     missing = sum(one not in row_of for one in listed)
     if missing:
         raise InputError(
-            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row."
+            f"aligned: {missing:,} of {len(listed):,} identifiers are not those of any row. Take "
+            "them out of the list that both parties use."
         )
     return listed
 

@@ -161,7 +161,8 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
         if not LEAST <= scale <= MOST:
             raise InputError(
                 f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: a noise of {scale:.3g} x "
-                f"2^-20; {LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Change epsilon."
+                f"2^-20; {LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the "
+                "answers, or change epsilon."
             )
 
 

@@ -59,7 +59,10 @@ class GuestAnswers:
     def check_list(self, identifiers: Sequence[bytes]) -> None:
         """Raises InputError if answers of another list of identifiers are held."""
         if self.facts is not None and sorted(identifiers) != self._sorted:
-            raise InputError("answers: of another list of identifiers. Align first, or forget().")
+            raise InputError(
+                "answers: they are of another list of identifiers. Align before the first "
+                "explanation, or call host.forget()."
+            )
 
     def realign(self, identifiers: Sequence[bytes]) -> None:
         """Goes by another list of identifiers; see `check_list`."""
@@ -168,7 +171,10 @@ class GuestAnswers:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"answers: {path} is no file of answers; name another.") from None
         if not same:
-            raise InputError(f"answers: {path} is of another guest or another list; name another.")
+            raise InputError(
+                f"answers: {path} is of another guest or another list of identifiers. Name another "
+                "file, or delete it."
+            )
         self.facts = facts
         whole = len(rest) // size * size
         for start in range(0, whole, size):

@@ -193,7 +193,10 @@ class Host:
             raise InputError("background: numbers alone travel to an arbiter. Say .to_numpy().")
         columns = self._row.shape[1]
         if H not in (None, columns):
-            raise InputError(f"background has {columns} columns, the model's host side {H}.")
+            raise InputError(
+                f"background has {columns} columns, the model's host side {H}. Give the host's, in "
+                "its order."
+            )
         self._common: dict[str, Any] = {
             "index": index,
             "estimator": estimator,
@@ -315,14 +318,20 @@ class Host:
             raise InputError("X has 0 rows; at least 1 is needed.")
         if identifiers is None:
             if N != len(self._identifiers):
-                raise InputError(f"X has {N:,} rows, the aligned list {len(self._place):,} names.")
+                raise InputError(
+                    f"X has {N:,} rows, the aligned list {len(self._place):,} identifiers. Say "
+                    "identifiers= of the rows."
+                )
             return list(range(N))
         named = identifiers_of(identifiers, "identifiers")
         if len(named) != N:
             raise InputError(f"identifiers has {len(named):,} entries for {N:,} rows; one each.")
         unknown = sum(one not in self._place for one in named)
         if unknown:
-            raise InputError(f"identifiers: {unknown:,} of {N:,} are not in the aligned list.")
+            raise InputError(
+                f"identifiers: {unknown:,} of {N:,} are not in the aligned list. Explain rows of "
+                "common ones only."
+            )
         return [self._place[one] for one in named]
 
     def _asked(self, places: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
@@ -392,7 +401,10 @@ def host_reference(reference: Any, background: Any, model: Any) -> tuple[Any, st
     """The host's reference as one row, an array or a frame; and what it is, in a word."""
     source, kind = reference_of(reference, background, model.allow_nan)
     if not isinstance(source, Baseline):
-        raise InputError("reference: a guest answers for one reference, got several. Say 'median'.")
+        raise InputError(
+            "reference has several rows; a guest answers for one reference. Give one row, or "
+            "'median'."
+        )
     row = source.as_rows(model.allow_nan)
     return (row if rows_of(row).is_frame else np.asarray(row, np.float64)), kind
 
@@ -415,7 +427,8 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
     """The transports by guest, in the model's order."""
     if not isinstance(guests, Mapping) or not guests:
         raise InputTypeError(
-            f'guests must be a dict {{"name": transport}} with guests, got {guests!r:.40}.'
+            f"guests must be a dict {{'name': transport}} with guests, got {guests!r:.40}. Without "
+            "guests, say FederatedExplainer."
         )
     for name, one in guests.items():
         if not hasattr(one, "call"):
@@ -423,7 +436,10 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
     if model is None:
         return dict(guests)
     if set(guests) != set(model.widths):
-        raise InputError(f"guests are {list(guests)}, those of the model {list(model.widths)}.")
+        raise InputError(
+            f"guests are {list(guests)}, those of the model {list(model.widths)}; the same are "
+            "needed."
+        )
     return {name: guests[name] for name in model.widths}  # in the model's order
 
 
@@ -467,7 +483,7 @@ class JointRun:
         if started.columns != columns or list(started.guests) != list(conversations):
             raise FederatedProtocolError(
                 f"{WHO} joins {started.columns} host columns with guests {list(started.guests)}, "
-                f"the host has {columns} and {list(conversations)}."
+                f"the host has {columns} and {list(conversations)}. Name them as the arbiter does."
             )
         self._run, self._most = started.run, max(1, started.most)
         listed = [REFERENCE, *places]

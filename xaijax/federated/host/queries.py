@@ -87,7 +87,8 @@ class Conversation:
             )
         if self.version and said.model_version != self.version:
             raise FederatedProtocolError(
-                f"{self.who}: model_version: {self.version!r} was asked for, another one came."
+                f"{self.who}: model_version: {self.version!r} was asked for, another one came. Ask "
+                "the guest which it has."
             )
         heard = (pair.public, nonce, said.public_key, said.nonce)
         texts = (said.model_version, self.guest, self.release or "", said.party, said.release)
@@ -103,7 +104,8 @@ class Conversation:
         done = self._ask("Align", session=said.session, count=count, digest=digest)
         if done.count != count:
             raise FederatedProtocolError(
-                f"{self.who}: identifiers: {done.count:,} are aligned, the host has {count:,}."
+                f"{self.who}: identifiers: {done.count:,} are aligned, the host has {count:,}. "
+                "Agree on one list."
             )
         least = max(1, said.most)
         return GuestSession(

@@ -178,11 +178,16 @@ class FederatedExplainer:
         self.model = model
         source, self._reference_kind = reference_of(reference, background, model.allow_nan)
         if weights is not None and self._reference_kind != "rows":
-            raise InputError(f"weights are of several reference rows, not {self._reference_kind}.")
+            raise InputError(
+                f"weights are of several reference rows, not {self._reference_kind}. Leave them "
+                "out."
+            )
         self.parties = parties_in(model, source, guests)
         self._end_weight = end_weight_of(end_weight, estimator, index, model)
         if estimator == "wls" and (budget is not None or tolerance is not None):
-            raise InputError("estimator='wls' asks for all; leave budget= and tolerance= out.")
+            raise InputError(
+                "estimator='wls' asks all coalitions; leave budget= and tolerance= out."
+            )
         shown = source.as_rows(model.allow_nan) if isinstance(source, Baseline) else source
         shown = rows_of(shown).copy()  # the caller's rows may change
         self.reference_ = rows_of(shown).first if isinstance(source, Baseline) else shown
@@ -331,7 +336,7 @@ class FederatedExplainer:
                 `Explainer.interactions` are raised too.
         """
         if self._estimator == "wls":
-            raise InputError("estimator='wls' is a regression without interactions. Say 'auto'.")
+            raise InputError("estimator='wls' has no interactions. Say 'auto' or 'exact'.")
         idle = self.parties.idle
         explainer = self._explainer(self.parties.players(), {}) if idle else self._united
         if idle and checks.whole_number(order, "order") > explainer.players.count:
@@ -376,9 +381,11 @@ class FederatedExplainer:
         refits = dict(refitted or {})
         unknown = [name for name in refits if name not in parties.guests]
         if unknown:
-            raise InputError(f"refitted: there is no guest {unknown[0]!r}: {list(parties.guests)}.")
+            raise InputError(
+                f"refitted: there is no guest {unknown[0]!r} in {list(parties.guests)}."
+            )
         if self._reference_kind == "rows":
-            raise InputError("worth needs one reference row, got several. Say reference='median'.")
+            raise InputError("worth needs one reference row, got several. Say 'median' or a row.")
         refits = {name: model_of(one, f"refitted[{name!r}]") for name, one in refits.items()}
         rows: Any = X if rows_of(X).is_frame else checks.as_array(X, "X")
         try:
@@ -523,7 +530,10 @@ def _score_of(metric: Any, y: np.ndarray) -> Score:
 def _accuracy(y: np.ndarray, labels: np.ndarray) -> float:
     kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in (y, np.asarray(labels))}
     if len(kinds) > 1:
-        raise InputError(f"y holds {_some(y)}, the model's labels are {_some(labels)}: say these.")
+        raise InputError(
+            f"y holds {_some(y)}, the model's labels are {_some(labels)}. Give y as the model's "
+            "labels."
+        )
     return float(np.mean(labels == y))
 
 

@@ -88,7 +88,8 @@ def parties_of(guests: Any, labels: Sequence[str], remote: bool = True) -> Parti
         places = [find(c) for c in columns]
         if not places and remote:
             raise InputError(
-                f"guests: {name!r} has no columns for an answer over the wire: its value is 0."
+                f"guests: {name!r} has no columns for an answer over the wire. Leave it out: its "
+                "value is 0."
             )
         for c in places:
             if c in owner:

@@ -38,7 +38,10 @@ def reference_of(reference: Any, background: Any, allow_nan: bool | NanColumns) 
     if background is None:
         raise InputTypeError("background must be rows [B, F], an array or a frame; got None.")
     if isinstance(background, Baseline):
-        raise InputError("background must be rows, got a Baseline. Say reference= for your own.")
+        raise InputError(
+            "background must be rows, got a Baseline. Give rows, and reference= for a row of your "
+            "own."
+        )
     if isinstance(reference, str):
         checks.one_of(reference, "reference", WORDS)
         if reference == "median":
@@ -115,7 +118,10 @@ def end_weight_of(end_weight: Any, estimator: str, index: Any, model: Any) -> fl
     checks.positive(end_weight, "end_weight")
     if checks.text(estimator, "estimator") != "wls":
         if float(end_weight) != END_WEIGHT:
-            raise InputError(f"end_weight={end_weight!r}, but estimator={estimator!r} has none.")
+            raise InputError(
+                f"end_weight={end_weight!r}, but estimator={estimator!r} has none. Say "
+                "estimator='wls', or leave it out."
+            )
         return float(end_weight)
     if not named(index).efficient:
         raise InputError(f"estimator='wls' is a regression for index='shapley', got {index!r}.")

@@ -71,7 +71,7 @@ def split_logistic(
     start = checks.real_numbers(intercept, "intercept")
     if start.ndim or not np.isfinite(start):
         raise InputError(
-            f"intercept must be a finite number (intercept_[0]), got {intercept!r:.9}."
+            f"intercept must be a finite number (intercept_[0]), got {intercept!r:.40}."
         )
     names = feature_names_of(feature_names, len(c))
     parties = split_parties(guests, len(c), names)

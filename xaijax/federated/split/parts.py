@@ -353,8 +353,9 @@ def load_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, 
             arrays = {name: archive.array(f"{name}.npy") for name in names}
         facts = json.loads(arrays.pop("facts").tobytes())
         schema = facts.pop("schema")
-    except Exception:  # zipfile, OSError, ValueError, KeyError: all mean another file
-        raise InputError(f"{what}: {path} is not a file that save() wrote.") from None
+    except Exception as error:  # zipfile, OSError, ValueError, KeyError: all mean another file
+        reason = f"cannot be read ({type(error).__name__}); a file that save() wrote is needed."
+        raise InputError(f"{what}: {path} {reason}") from None
     if schema != SCHEMA:
         raise InputError(
             f"{what}: {path} has schema {schema}; this xaijax reads {SCHEMA}. Split the model "

@@ -183,7 +183,10 @@ class Connection:
     def __init__(self, address: str, tls: Tls) -> None:
         host_and_port(address)
         if not isinstance(tls, Tls):
-            raise InputError("tls: There is no connection without an xaijax.federated.Tls.")
+            raise InputError(
+                "tls: There is no connection without an xaijax.federated.Tls(authority, "
+                f"certificate, key); got {type(tls).__name__}."
+            )
         self.address, self._tls = address, tls
         self._channel: Any = None
         self._known = False  # whether the party ever answered

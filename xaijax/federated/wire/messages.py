@@ -50,7 +50,7 @@ def decode(message: str, data: bytes) -> Any:
     Raises FederatedProtocolError for bytes that are none.
     """
     if len(data) > LARGEST:
-        raise FederatedProtocolError(f"message: {message} of {len(data):,}; {TOO_LARGE}")
+        raise FederatedProtocolError(f"message: {message} of {len(data):,} bytes; {TOO_LARGE}")
     parsed = _classes()[message]()
     try:
         parsed.ParseFromString(bytes(data))

@@ -35,7 +35,8 @@ class Intersection:
         self._library = require("private_set_intersection.python", INSTALL)
         if len(identifiers) > MOST:
             raise FederatedProtocolError(
-                f"identifiers: {len(identifiers):,}, not up to {MOST:,}: give the aligned list."
+                f"identifiers: {len(identifiers):,}; private set intersection takes at most "
+                f"{MOST:,}. Give both parties the aligned list."
             )
         self._identifiers = tuple(identifiers)
         # Hexadecimal: the library takes texts.
@@ -76,7 +77,8 @@ class Intersection:
             message.ParseFromString(data)
         except Exception:  # DecodeError; its text may quote the bytes
             raise FederatedProtocolError(
-                f"intersection: {len(data):,} bytes are no message of this openmined-psi."
+                f"intersection: {len(data):,} bytes are no message of it. Both need the same "
+                "openmined-psi."
             ) from None
         return message
 

@@ -45,7 +45,10 @@ def identifiers_of(identifiers: Any, name: str, least: int = 1) -> tuple[bytes, 
     first: dict[bytes, int] = {}
     for place, one in enumerate(encoded):
         if first.setdefault(one, place) != place:
-            raise InputError(f"{name}: places {first[one]} and {place} are the same; drop one.")
+            raise InputError(
+                f"{name}: the entries at places {first[one]} and {place} are the same. Drop one of "
+                "the rows."
+            )
     return encoded
 
 
@@ -54,7 +57,10 @@ def _bytes(identifier: Any, place: int, name: str) -> bytes:
         identifier = identifier.item()
     whole = isinstance(identifier, numbers.Integral) and not isinstance(identifier, bool)
     if not whole and not isinstance(identifier, str):
-        raise InputTypeError(f"{name}: place {place} is a {type(identifier).__name__}, no text.")
+        raise InputTypeError(
+            f"{name}: the entry at place {place} is a {type(identifier).__name__}; give texts or "
+            "whole numbers."
+        )
     raw = str(identifier).encode()
     if not 0 < len(raw) <= LONGEST:
         raise InputError(f"{name}: place {place} takes {len(raw):,} bytes; 1 to {LONGEST:,} fit.")

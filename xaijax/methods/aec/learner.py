@@ -41,7 +41,8 @@ def learner_of(learner: Any, weighted: bool) -> Learner:
         raise InputTypeError(f"learner must be {kinds}, got {learner!r}.")
     if weighted and not _takes_three(learner):
         raise InputTypeError(
-            f"learner {learner!r} takes (x, y), not (x, y, sample_weight). {remedy}"
+            f"learner {learner!r} takes (x, y), but rows have weights: (x, y, sample_weight) is "
+            f"needed. {remedy}"
         )
 
     def slope(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:

@@ -107,7 +107,7 @@ class Chunks:
         passed = self._chunks()
         if not isinstance(passed, Iterable):
             raise InputTypeError(
-                f"chunks: the function returned {type(passed).__name__}; return {TUPLES}."
+                f"chunks: the function returned {type(passed).__name__}, no iterator of {TUPLES}."
             )
         for place, chunk in enumerate(passed):
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):

@@ -317,13 +317,17 @@ class AmortizedExplainer:
 
     def _known(self) -> FittedNetwork:
         if self._fitted is None:
-            raise InputError("this AmortizedExplainer is not fitted yet. Say .fit(X) first.")
+            raise InputError(
+                "this AmortizedExplainer is not fitted yet. Say .fit(X) first, with some thousand "
+                "rows like those to explain."
+            )
         return self._fitted
 
     def _asked(self) -> questions.Teacher:
         if self._question is None:
             raise InputError(
-                "it comes from a file, which holds no model. Say .with_explainer(explainer)."
+                "this AmortizedExplainer comes from a file, which holds no model. Say "
+                ".with_explainer(explainer), one like that it was fitted with."
             )
         return self._question
 
@@ -334,14 +338,16 @@ class AmortizedExplainer:
         learned = self._known()
         if learned.hidden is None and self.network is None:
             raise InputError(
-                "it needs your network: .with_explainer(explainer, network=xaijax.as_model(m))."
+                "this AmortizedExplainer was fitted with your own network. Say "
+                ".with_explainer(explainer, network=xaijax.as_model(module))."
             )
         made = self._network(learned.inputs, *learned.centre.shape)
         leaves, structure = jax.tree.flatten(made.params)
         shapes = [leaf.shape for leaf in leaves]
         if shapes != [leaf.shape for leaf in learned.leaves]:
             raise InputError(
-                f"network has shapes {shapes}; learned are {[one.shape for one in learned.leaves]}."
+                f"network has parameters of shapes {shapes}; learned are "
+                f"{[one.shape for one in learned.leaves]}. Give the module that it was fitted with."
             )
         self._predictor = Predictor(
             made, learned.inputs, learned.base, learned.centre, learned.scale, learned.known

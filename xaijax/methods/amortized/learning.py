@@ -150,12 +150,13 @@ def read_split(N: int, judge: Any, confidence: float, seed: int) -> RowSplit:
     fewest = fewest_judges(confidence)
     if judges < fewest:
         raise InputError(
-            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest}."
+            f"judge={judges} rows are too few at confidence={confidence:g}. Say judge={fewest} or "
+            "more."
         )
     if N - judges < LEAST:
         raise InputError(
-            f"judge={judges} leaves {max(N - judges, 0)} to learn from; {LEAST} are needed. Give "
-            "more rows."
+            f"judge={judges} of the {N:,} rows of X leaves {max(N - judges, 0)} to learn from; "
+            f"{LEAST} are needed. Give more rows, or a smaller judge=."
         )
     order = np.random.default_rng([seed, 0]).permutation(N)
     watched = judges + min(max(2, (N - judges) // SHARE), MOST_WATCHED)

@@ -164,10 +164,14 @@ def given(model: Model, inputs: Inputs, outputs: int) -> Network:
     answer = model.apply
     if model.loop != "jax" or answer is None:
         raise InputError(
-            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX module."
+            f"network={model.name} runs on the host, where it cannot be trained. Give a JAX "
+            "module: xaijax.as_model(module), or as_model(f, params)."
         )
     if inputs.texts:
-        raise InputError("network= takes rows of numbers, but X has columns of texts. Say hidden=.")
+        raise InputError(
+            "network= takes rows of numbers, but X has columns of texts. Encode them, or say "
+            "hidden=."
+        )
     leaves, structure = jax.tree.flatten(model.params)
     trained = [n for n, leaf in enumerate(leaves) if _is_float(leaf)]
     if not trained:

@@ -28,6 +28,7 @@ from xaijax.tables.rows import rows_of
 from xaijax.tables.table import MappedRows
 
 NEAR = 1e-5  # for base values, relative to their size: float32 sums in another order
+FITTED = "Give the explainer that it was fitted with."
 
 
 class Teacher:
@@ -42,7 +43,8 @@ class Teacher:
         evaluator = explainer._evaluator
         if evaluator is None or hasattr(evaluator.engine.replacement.table, "baseline_fn"):
             raise InputError(
-                "explainer has a baseline or players for each instance. Give some that rows share."
+                "explainer has a baseline or players for each instance. Give background rows and "
+                "players= that all rows share."
             )
         if evaluator.engine.fixed:
             raise InputError(
@@ -76,7 +78,8 @@ class Teacher:
         if seed is not None and not np.isfinite(values).all():
             n = int(np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))[0])
             raise ModelOutputError(
-                f"the values of row {n} are not finite: a network cannot learn them."
+                f"the values of row {n} of those asked are not finite: a network cannot learn "
+                "them. Leave it out."
             )
         return Labels(result, values, result.base_values.reshape(len(values), -1), seconds)
 
@@ -141,7 +144,7 @@ def refuse_other(
     for field in known.why_not(now):
         if field == "rows":
             raise InputError(
-                "explainer has other background rows, weights or link than were learned."
+                f"explainer has other background rows, weights or link than were learned. {FITTED}"
             )
         if field == "model":
             raise InputError(
@@ -149,13 +152,14 @@ def refuse_other(
             )
         what = "rows of a shape" if field == "shape" else "players"
         raise InputError(
-            f"explainer has other {what}: {now.question[field]}, not {known.question[field]}."
+            f"explainer has other {what}: {now.question[field]}, not {known.question[field]}. "
+            f"{FITTED}"
         )
     mean = question.base()
     if mean.shape != base.shape or (np.abs(mean - base) > NEAR * (np.abs(base) + spread)).any():
         raise InputError(
             f"explainer has the base value {mean.tolist()}, not {base.tolist()}: another model "
-            f"({name})."
+            f"({name}). Fit anew for it."
         )
 
 

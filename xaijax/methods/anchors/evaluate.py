@@ -36,7 +36,9 @@ def evaluated(
     """
     tau, delta, count = options
     if problem.bins is None:
-        raise InputError("evaluate: rules about players= have no predicates. Say explain().")
+        raise InputError(
+            "evaluate: rules about players= have no predicates. Say explain(max_size=)."
+        )
     rows = problem.read(one_row(x, problem.data))
     bins, used = problem.bins.with_predicates(predicates)
     numbers = bins.of(rows)

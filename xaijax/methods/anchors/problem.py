@@ -42,7 +42,8 @@ class AnchorProblem:
         perturbation = args.perturbation
         if not model.deterministic:
             raise InputError(
-                "model: rules need one answer per row, and it is declared deterministic=False."
+                "model: rules need one answer per row, and it is declared deterministic=False. "
+                "Explain a model that averages its answers."
             )
         self.seed = checks.whole_number(args.seed, "seed", least=0)
         self.tolerance = args.tolerance
@@ -75,7 +76,8 @@ class AnchorProblem:
         )
         if sampled and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players= of each instance are unknown to a sampler. Give one numbering."
+                "players= of each instance are unknown to a sampler. Give one numbering for all, "
+                "or perturbation='row'."
             )
         single = isinstance(self.players, Players) and self.players.single
         singles = players_from(None, None, table.shape)
@@ -221,7 +223,8 @@ class AnchorProblem:
         if held > self.evaluator.engine.memory.whole:
             raise MemoryPlanError(
                 f"{name} takes about {held:,} bytes an instance of {self.F:,} features, more than "
-                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise it."
+                f"max_memory={self.evaluator.engine.memory.whole:,}. Say fewer, or raise "
+                "max_memory=."
             )
 
     def held(self, settings: SearchSettings, N: int) -> dict[str, int]:
@@ -338,5 +341,6 @@ def refuse_strangers(problem: AnchorProblem, rules: Rules, rows: Any) -> None:
     for n, rule in enumerate(rules):
         if not rule.applies(given.part(n, n + 1))[0]:
             raise InputError(
-                f"X row {n} does not satisfy its rule. Give the rows that explain had, in order."
+                f"X row {n} does not satisfy its rule (IF {' AND '.join(rule.rule)}). Give the "
+                "rows that explain had, in their order."
             )

@@ -83,7 +83,8 @@ def settings_of(
         beam_size = min(checks.whole_number(beam_size, "beam_size", remedy=remedy), (1 << F) - 1)
     elif search not in ("exact", "table"):
         raise InputError(
-            f"beam_size=None is the optimum, which search={search!r} cannot know. Say 'exact'."
+            f"beam_size=None is the optimum, but search={search!r} estimates precisions. Say "
+            "search='exact' or 'table', or a beam_size."
         )
     most = F if max_size is None else checks.whole_number(max_size, "max_size", least=0)
     return SearchSettings(
@@ -119,7 +120,8 @@ def _refuse_unused(options: dict[str, Any], search: str, asked: str, confirm: fl
         )
     if confirm is not None and search not in ("exact", "table"):
         raise InputError(
-            f"confirm={confirm!r} holds out data for search='exact' and 'table', not for {asked!r}."
+            f"confirm={confirm!r} holds out data for search='exact' and 'table', not for "
+            f"{asked!r}. Leave it out."
         )
 
 
@@ -211,7 +213,8 @@ def refuse_search(search: str, space: Perturbation | None) -> None:
         return
     if space is None:
         raise InputError(
-            f"search={search!r}: draws of players or by a sampler cannot be listed; say 'kl-lucb'."
+            f"search={search!r}: draws of players or by a sampler cannot be listed; say 'kl-lucb' "
+            "or 'sar'."
         )
     if search == "exact":
         space.refuse_exact()

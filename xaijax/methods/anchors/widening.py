@@ -42,7 +42,8 @@ def refuse_widening(space: Perturbation | None, confirm: float | None) -> None:
         )
     if confirm is not None:
         raise InputError(
-            f"widen=True and confirm={confirm!r}: wider rules are not confirmed. Say one of them."
+            f"widen=True and confirm={confirm!r}: wider rules are not confirmed. Leave out one of "
+            "them."
         )
 
 

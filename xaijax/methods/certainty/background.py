@@ -140,7 +140,8 @@ def medoids(table: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.nda
     rows, place, counts = np.unique(table, axis=0, return_index=True, return_counts=True)
     if len(rows) < size:
         raise InputError(
-            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different."
+            f"size={size:,}, but only {len(rows):,} of the {len(table):,} rows are different. Say "
+            f"size={len(rows)} or less."
         )
     clusters = KMeans(size, random_state=seed).fit(rows, sample_weight=counts)
     group = np.asarray(clusters.labels_, np.int64)
@@ -222,7 +223,8 @@ def background_spread(
     pool = _pool(arguments, rows)
     if max(wanted) > len(rows_of(pool)):
         raise InputError(
-            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Give more by rows=."
+            f"sizes: {max(wanted):,} rows are wanted of {len(rows_of(pool)):,}. Say smaller sizes, "
+            "or give more rows by rows=."
         )
 
     def values(size: int, draw: int) -> np.ndarray:
@@ -252,6 +254,7 @@ def _pool(arguments: dict[str, Any], rows: Any) -> Any:
         return rows
     if isinstance(arguments["background"], Baseline) or arguments.get("weights") is not None:
         raise InputError(
-            "rows: the explainer's background is a Baseline or has weights. Give rows to choose."
+            "rows: the explainer's background is a Baseline or has weights. Give the rows to "
+            "choose from."
         )
     return arguments["background"]

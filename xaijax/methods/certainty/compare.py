@@ -245,7 +245,9 @@ def split_of(
     """Returns both parts, with simultaneous intervals; same: whether the instances are the same."""
     two = isinstance(explainers, tuple | list) and len(explainers) == 2
     if not two or not all(map(callable, explainers)):
-        raise InputError("explainers: give two, (explainer of a, explainer of b).")
+        raise InputError(
+            "explainers: give two, (explainer of a, explainer of b), each called as explainer(X)."
+        )
     ea, eb = explainers
     crossed = (b, a) if same and same_data(a, b) else (_asked(eb, a, b), _asked(ea, b, a))
     old, old_by_b, new_by_a, new = (flat(one.values) for one in (a, crossed[0], crossed[1], b))

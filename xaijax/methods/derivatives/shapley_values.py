@@ -210,7 +210,8 @@ def _refuse_nonfinite(
             )
     raise ModelOutputError(
         f"{name} are not finite, and f's answers to x and background are: an answer to a hybrid is "
-        f"not, or sums of answers are too large for {values.dtype}."
+        f"not, or sums of answers are too large for {values.dtype}. Fix f, or divide its answers "
+        "by a constant."
     )
 
 
@@ -224,7 +225,8 @@ def _refuse_arity(f: Callable[..., Any], takes: tuple[str, ...]) -> None:
         signature.bind(*takes)
     except TypeError as error:
         raise InputTypeError(
-            f"f is called as f({', '.join(takes)}), which {signature} does not accept: {error}."
+            f"f is called as f({', '.join(takes)}), which {signature} does not accept: {error}. "
+            "params= is for a function of (params, rows)."
         ) from None
 
 
@@ -285,7 +287,8 @@ def _asked(
     except UNTRACEABLE as error:
         raise InputTypeError(
             f"f must be a function that JAX traces ({type(error).__name__}). Write it with "
-            "jax.numpy, or give xaijax.as_jax(model), which has no derivative."
+            "jax.numpy (jnp.where for a decision), or give xaijax.as_jax(model), which has no "
+            "derivative."
         ) from error
     except Exception as error:
         takes = "(rows)" if params is None else "(params, rows)"

@@ -61,7 +61,8 @@ def refuse_index(estimator: str, index: str) -> None:
     """Raises InputError for an index that the estimator cannot sample."""
     if estimator in METHODS and named(index).drawn is None:
         raise InputError(
-            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got {index!r}."
+            f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
+            f"{index!r}. Say estimator='exact', or group columns with players=."
         )
 
 
@@ -104,13 +105,14 @@ def choose(
         sampler = "kernel" if many and not (random or independent) else "permutation"
     elif random and not METHODS[estimator].independent:
         raise InputError(
-            f"estimator={estimator!r} leaves a random model's own noise out. Say 'permutation'."
+            f"estimator={estimator!r} leaves a random model's own noise out of its standard "
+            "errors. Say estimator='permutation'."
         )
     least = METHODS[sampler].smallest_budget(P, index)
     if allowed < least:
         raise InputError(
-            f"budget={allowed:,} is too small: estimator={sampler!r} asks at least {least:,}. "
-            "Raise it."
+            f"budget={allowed:,} is too small: estimator={sampler!r} asks at least {least:,} "
+            f"coalitions of {P} players. Raise budget=, or group columns with players=."
         )
     refuse_undrawable(game, sampler, index, allowed, given=budget is not None)
     return EstimatorChoice(fits, sampler, allowed)
@@ -129,7 +131,8 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
     if estimator == "exact":
         if budget is not None:
             raise InputError(
-                f"budget={budget:,} cannot be combined with estimator='exact'. Leave it out."
+                f"budget={budget:,} is given, but estimator='exact' asks all coalitions. Leave it "
+                "out, or say estimator='auto', for which it is a limit."
             )
         return everything
     return ~everything if estimator in METHODS else _fits(game, costs, budget)
@@ -160,8 +163,9 @@ def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int
     raise EnumerationLimitError(
         f"estimator='auto': X row {n} needs {costs.rows[n]:,} model rows (at most "
         f"{costs.largest[n]} of {game.P} players differ), more than {which} = "
-        f"{_most_corners(game, budget):,}, and index={index.name!r} is not sampled. Say "
-        "estimator='exact', group columns with players=, or use fewer background rows."
+        f"{_most_corners(game, budget):,}, up to which auto is exact, and index={index.name!r} is "
+        "not sampled. Say estimator='exact', group columns with players=, or use fewer background "
+        "rows."
     )
 
 

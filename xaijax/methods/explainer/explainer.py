@@ -487,13 +487,18 @@ def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: An
     pair = None if bounds is None else _pair(bounds)
     if explainer.tolerance is not None:
         raise InputError(
-            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Say one."
+            f"top={k} and tolerance={explainer.tolerance:g} are two rules of when to stop. Leave "
+            "out one."
         )
     if explainer.estimator in METHODS and not METHODS[explainer.estimator].independent:
-        raise InputError(f"top={k} needs independent pairs. Say estimator='permutation' or 'auto'.")
+        raise InputError(
+            f"top={k} needs independent pairs, and estimator={explainer.estimator!r} fits all "
+            "draws together. Say estimator='permutation' or 'auto'."
+        )
     if not explainer.model.deterministic:
         raise InputError(
-            f"top={k} needs a deterministic model. Leave it out; see explanation.top()."
+            f"top={k} needs a deterministic model. Leave top= out; explanation.top() uses standard "
+            "errors."
         )
     return Top(k, level, pair)
 

@@ -276,8 +276,9 @@ def held(
     if efficient and len(wrong):
         n, model = int(wrong[0]), game.engine.model.name
         reason = (
-            f"{model} did not answer the same row alike in all calls. Switch to its inference "
-            "mode, or say deterministic=False in as_model where it is random."
+            f"{model} did not answer the same row alike in all calls. Each row's answer must "
+            "depend on that row alone: switch to its inference mode, or say deterministic=False in "
+            "as_model where it is random."
             if whole is None
             else f"the structure {game.structure!r} does not give what {model} answers. Say "
             'structure="plain" in as_model.'

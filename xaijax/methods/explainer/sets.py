@@ -93,7 +93,8 @@ class InteractionQuery:
             least = SAMPLERS[self.sampler].smallest_budget(P, self.index)
             if allowed < least:
                 raise InputError(
-                    f"budget={allowed:,} is too small: {P} players need {least:,} coalitions."
+                    f"budget={allowed:,} is too small: interactions of {P} players ask at least "
+                    f"{least:,} coalitions. Raise budget=, or group columns with players=."
                 )
             given = explainer.budget is not None
             refuse_undrawable(game, self.sampler, self.index, allowed, given=given)
@@ -151,7 +152,8 @@ class InteractionQuery:
         if held > memory:
             raise MemoryPlanError(
                 f"order={self.order}: {game.N:,} instances have {M:,} sets, about {held:,} bytes, "
-                f"more than max_memory={memory:,}. Lower order=, or explain fewer rows."
+                f"more than max_memory={memory:,}. Lower order=, explain fewer rows, or raise "
+                "max_memory=."
             )
 
     def _refuse_unbiased(self) -> None:
@@ -163,7 +165,8 @@ class InteractionQuery:
             )
         if not self.index.sampled or self.order != SAMPLED_ORDER:
             raise InputError(
-                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER}. Leave it out."
+                f"unbiased=True is for 'sii' and 'k-sii' at order={SAMPLED_ORDER}, got "
+                f"index={self.index.name!r}, order={self.order}. Leave it out."
             )
 
     def _refuse_unsampled(self, game: GameRun, costs: ExactCost, fits: np.ndarray) -> None:
@@ -171,11 +174,13 @@ class InteractionQuery:
         reason = METHODS[name].no_interactions if name in METHODS else None
         if reason is not None:
             raise InputError(
-                f"estimator={name!r} samples no interactions: {reason}. Say 'kernel' or 'auto'."
+                f"estimator={name!r} samples no interactions: {reason}. Say estimator='kernel' or "
+                "'auto'."
             )
         if not game.engine.model.deterministic:
             raise InputError(
-                "interactions of a random model are not sampled. Say estimator='exact'."
+                "interactions of a random model are not sampled. Say estimator='exact', or group "
+                "columns with players=."
             )
         if self.index.sampled and self.order == SAMPLED_ORDER and game.P > 1:
             return
@@ -187,9 +192,11 @@ class InteractionQuery:
         rows = f"{costs.rows[n]:,}" if counted else f"more than {1 << LARGEST_PAIR:,}"
         raise EnumerationLimitError(
             f"index={self.index.name!r}, order={self.order}: X row {n} needs {rows} model rows (at "
-            f"most {k} of {game.P} players differ), and this order is not sampled.{alone} Say "
-            f"order=2 of {[one.name for one in INTERACTIONS.values() if one.sampled]}, or group "
-            "columns with players=."
+            f"most {k} of {game.P} players differ), no closed form is known, and this order is not "
+            f"sampled.{alone} Say order=2 of "
+            f"{[one.name for one in INTERACTIONS.values() if one.sampled]}, group columns with "
+            "players=, use fewer background rows, or say estimator='exact' where no more than 24 "
+            "differ."
         )
 
     def _interactions(self, run: record.ExplainerRun, sought: dict[str, Any]) -> Interactions:

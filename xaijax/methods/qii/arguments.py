@@ -66,7 +66,8 @@ def pool_rows(
         return pool, "rows"
     if samples is None:
         raise InputError(
-            "pool is a sampler, which never ends. Say samples=n, or xaijax.Baseline(function)."
+            "pool is a sampler, which never ends. Say samples=n, or give the rows themselves; a "
+            "baseline of each row is xaijax.Baseline(function)."
         )
     if pool_weights is not None:
         raise InputError(
@@ -94,12 +95,14 @@ def prior_of(rows: Any, players: Players, weights: np.ndarray) -> np.ndarray:
     for p, columns in enumerate(players.all_columns):
         if len(columns) != 1:
             raise InputError(
-                f"players: {players.names[p]!r} has {len(columns)} columns; Pr[S] is of one each."
+                f"players: {players.names[p]!r} has {len(columns)} columns; the prior over sets is "
+                "that of single columns of zeros and ones."
             )
         values = matrix[:, columns[0]]
         if not np.isin(values, (0, 1)).all():
             raise InputError(
-                f"data: column {players.names[p]!r} holds other values than 0 and 1. Give Pr[S]."
+                f"data: column {players.names[p]!r} holds other values than 0 and 1. Give Pr[S] as "
+                "an array."
             )
         bits |= values.astype(np.int64) << p
     return np.bincount(bits, weights, 1 << P)
@@ -122,11 +125,13 @@ def refuse_difference(
         return
     if outcome.kind != "proba" or interest.score is not None:
         raise InputError(
-            f"difference={difference!r} compares vectors of class probabilities: outcome='proba'."
+            f"difference={difference!r} compares vectors of class probabilities. Say "
+            "outcome='proba', or difference='l1'."
         )
     if interest.whom == "members and rest":
         raise InputError(
-            f"difference={difference!r} compares distributions, not {interest.name!r}. Say 'l1'."
+            f"difference={difference!r} compares distributions, not quantity={interest.name!r}. "
+            "Say difference='subtract', 'l1', 'l2' or 'linf'."
         )
     if outcome.classes is not None:
         refuse_high_floor(floor, len(outcome.classes))
@@ -144,7 +149,8 @@ def refuse_sampled(quantity: Quantity, groups: int, samples: int | None) -> None
         )
     if samples < groups:
         raise InputError(
-            f"samples={samples} leaves a group of members without a draw. Say samples={groups}."
+            f"samples={samples} leaves a group of members without a draw. Say samples={groups} at "
+            f"least, and {2 * groups} for standard errors."
         )
 
 
@@ -154,12 +160,13 @@ def refuse_random(model: Any, quantity: Quantity) -> None:
         return
     if quantity.outer is not None:
         raise InputError(
-            "noise biases this distance. Say difference='subtract' with deterministic=False."
+            f"difference={quantity.name!r} of a random model's means is biased by its noise. Say "
+            "difference='subtract' with deterministic=False."
         )
     if callable(quantity.combine):
         raise InputError(
-            f"noise biases {quantity.measured!r}. Say {linear_form(quantity)} with "
-            "deterministic=False."
+            f"quantity={quantity.measured!r} of a random model's means is biased by its noise. Say "
+            f"{linear_form(quantity)} with deterministic=False."
         )
 
 
@@ -167,5 +174,6 @@ def refuse_unused_weights(interest: Interest, data_weights: Any, own_pool: bool)
     """Raises InputError for data_weights that would weight nothing."""
     if data_weights is not None and own_pool and not interest.of_data:
         raise InputError(
-            f"data_weights have no effect on quantity={interest.name!r} here. Say pool_weights=."
+            f"data_weights have no effect on quantity={interest.name!r}, which has a pool or "
+            "pool_weights of its own. Leave them out, or say pool_weights=."
         )

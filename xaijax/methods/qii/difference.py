@@ -60,7 +60,8 @@ def difference_of(difference: Any, floor: float | None) -> tuple[str, Difference
     if not isinstance(difference, str):
         if not callable(difference):
             raise InputTypeError(
-                f"difference must be one of {list(NAMES)} or d(p, q), not {type(difference)}."
+                f"difference must be one of {list(NAMES)} or a callable d(p, q), got "
+                f"{type(difference).__name__}."
             )
         return getattr(difference, "__name__", "custom"), _checked(difference)
     name = checks.one_of(difference, "difference", NAMES)

@@ -253,8 +253,9 @@ def whole_table(
     needed = 16 * N << game.P
     if needed > game.engine.memory.whole:
         raise MemoryPlanError(
-            f"game() keeps {N:,} tables of 2^{game.P} sets, more than max_memory="
-            f"{game.engine.memory.whole:,}. Say fewer rows. {instead(game.quantity, 'table')}"
+            f"game() keeps {N:,} tables of 2^{game.P} sets, {needed:,} bytes, more than "
+            f"max_memory={game.engine.memory.whole:,}. Take fewer rows of X, raise max_memory=, or "
+            f"say explain(), which keeps no table. {instead(game.quantity, 'table')}"
         )
     ready()
     warn_long_run(game, rows, FEWER_ROWS)
@@ -405,8 +406,9 @@ def warn_long_list(game: GameRun, replaced: np.ndarray) -> None:
 def _refuse_rows(rows: int, what: str, game: GameRun, question: str) -> None:
     if rows > MOST_ROWS:
         raise EnumerationLimitError(
-            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer, or "
-            f"group columns with players= (there are {game.P}). {instead(game.quantity, question)}"
+            f"samples=None asks {what}, {rows:.2g} model rows and more than 2^36. Take fewer rows "
+            f"or donors, or group columns with players= (there are {game.P}). "
+            f"{instead(game.quantity, question)}"
         )
 
 
@@ -414,5 +416,7 @@ def refuse_random_index(game: GameRun, what: str) -> None:
     """Raises InputError for what cannot separate a random model's noise from influence."""
     if not game.engine.model.deterministic:
         raise InputError(
-            f"{what} would hold the noise of deterministic=False. Say explain(index='shapley')."
+            f"{what} would hold the noise of a model of deterministic=False. Say "
+            "explain(index='shapley'), 'banzhaf', SizeLimited(k) or Pr[S], whose std_errors "
+            "include it."
         )

@@ -30,7 +30,8 @@ def _pair(members: Any, outcomes: Any) -> tuple[np.ndarray, np.ndarray]:
             array = array.astype(bool)
         if array.dtype.kind != "b":
             raise InputTypeError(
-                f"{name} must be True or False for each row, got {array.dtype}. Compare first."
+                f"{name} must be True or False for each row, got {array.dtype}. Compare first, as "
+                f"in {name} == value."
             )
         if array.ndim != 1 or len(array) == 0:
             raise InputError(f"{name} must be [N] with N at least 1, got shape {array.shape}.")

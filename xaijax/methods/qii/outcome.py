@@ -86,11 +86,13 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
         return _of_labels(model, interest, (low, high))
     if interest.agrees and outcome == "score":
         raise InputError(
-            f"quantity={interest.name!r} is of decided classes: outcome='label', or 'individual'."
+            f"quantity={interest.name!r} asks whether the decided class stays the same. Say "
+            "outcome='label', or quantity='individual' or 'rate' for scores."
         )
     if model.output == "label":
         raise InputError(
-            f"outcome={outcome!r} needs scores, and the model gives labels. Say output='proba'."
+            f"outcome={outcome!r} needs scores, and the model gives labels. Say outcome='label', "
+            "or output='proba' in as_model."
         )
     if interest.score is not None:
         scored = _own(interest, (low, high))
@@ -98,7 +100,8 @@ def outcome_of(model: Any, interest: Interest, outcome: Any, positive: Any, boun
     if outcome == "proba":
         if interest.agrees and interest not in (actual, average):
             raise InputError(
-                "agrees=True needs a class, which outcome='proba' lacks. Say outcome='label'."
+                "agrees=True of quantity= needs a decided class, and outcome='proba' keeps all "
+                "classes. Say agrees=False, or outcome='label'."
             )
         if model.output != "proba" and classes is not None:
             raise InputError(
@@ -163,8 +166,8 @@ def positive_of(model: Any, classes: tuple[Any, ...] | None, positive: Any, data
         return seen[-1]
     if positive not in seen:
         raise InputError(
-            f"positive={positive!r} is a label that the model never returns on the data, but "
-            f"{seen[:20]}. Say classes= in as_model if there are more."
+            f"positive={positive!r} is a label that the model never returns on the data; it "
+            f"returns {seen[:20]}. Say classes= in as_model if there are more."
         )
     return positive  # as given: 1, 1.0 and True are equal, and the data would decide between them
 

@@ -104,7 +104,8 @@ class QIIProblem:
         self.players = players_of_rows(args.players, self.table)
         if self.subsample is not None and isinstance(self.players, PerInstancePlayers):
             raise InputError(
-                "players= is of each row, and a Subsample draws which rows there are. Say one."
+                "players= numbers the entries of each row, and a Subsample draws which rows there "
+                "are. Give one numbering for all rows."
             )
         rows = data if self.subsample is None else self.subsample.full
         count = len(rows_of(rows))
@@ -252,7 +253,8 @@ class QIIProblem:
         if self.groups is not None:
             if X is not None:
                 raise InputError(
-                    f"X cannot go with quantity={self.interest.name!r} of the data. Leave it out."
+                    f"X cannot go with quantity={self.interest.name!r}, one number for the whole "
+                    "data. Leave it out, or say quantity='individual' or 'actual'."
                 )
         elif X is None:
             rows = self.data
@@ -322,13 +324,14 @@ def members_of(
     if not interest.of_members:
         if members is not None:
             raise InputError(
-                f"members= goes with quantity='group', 'disparity', 'ratio', not {interest.name!r}."
+                "members= goes with quantity='group', 'disparity' and 'ratio', not with "
+                f"{interest.name!r}. Leave it out."
             )
         return None
     if members is None:
         raise InputError(
-            f"members= is needed for quantity={interest.name!r}: bools, {{column: value}}, a "
-            "function."
+            f"members= is needed for quantity={interest.name!r}: a bool for each data row, "
+            "{column: value}, or a function of the data."
         )
     if isinstance(members, Mapping):
         mask = _by_values(members, data, names, N)
@@ -340,7 +343,8 @@ def members_of(
         raise InputError("members: the group is empty, so it has no share of outcomes.")
     if interest.whom == "members and rest" and mask.all():
         raise InputError(
-            f"members: the group is everybody, and {interest.name!r} has a rest. Say 'rate'."
+            f"members: the group is everybody, so quantity={interest.name!r} has nobody to compare "
+            "it with. Say quantity='rate'."
         )
     return mask
 
@@ -378,8 +382,8 @@ def _bools(members: Any, data: Any, N: int, name: str) -> np.ndarray:
         mask = np.zeros(0)
     if mask.dtype.kind != "b":
         raise InputTypeError(
-            f"{name} must be True or False for each data row, got {mask.dtype}, or {{column: "
-            "value}}."
+            f"{name} must be True or False for each data row, or {{column: value}}; got an array "
+            f"of {mask.dtype}."
         )
     if mask.shape != (N,):
         raise InputError(f"{name} has shape {mask.shape}, but the data has {N} rows: give [{N}].")
@@ -426,7 +430,7 @@ def refuse_sample_weights(
     weighted = data_weights is not None or (pool is None and pool_weights is not None)
     if subsample is not None and weighted:
         raise InputError(
-            "data_weights and pool_weights cannot be combined with a Subsample. Leave them out."
+            "data_weights and pool_weights cannot be used with a Subsample. Leave them out."
         )
 
 
@@ -439,7 +443,8 @@ def members_drawn(
     mask = subsample.of_full(full)
     if not mask.any() or (interest.whom == "members and rest" and mask.all()):
         raise InputError(
-            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=. Draw more rows."
+            f"data: of {len(mask):,} rows drawn {int(mask.sum()):,} are members=; both sides need "
+            "rows. Draw another subsample, or a larger one."
         )
     return mask
 

@@ -364,7 +364,8 @@ class QII:
         game, rows, *_ = self._problem.begin(X)
         if self._problem.distance is None and self._problem.outcome.kind == "proba":
             raise InputError(
-                "game() of outcome='proba' has vectors. Say difference='l1', or outcome='score'."
+                "game() of outcome='proba' has a vector for every set. Say difference='l1', "
+                "outcome='score' for one class, or explain()."
             )
         return kept_table(self._problem, game, rows, X)
 
@@ -508,7 +509,8 @@ def refuse_no_gap(quantity: str, difference: str, outcome: str) -> None:
         raise InputError(f"quantity={quantity!r}: proxies are found by quantity='disparity'.")
     if outcome == "proba":
         raise InputError(
-            "outcome='proba' has no one order of proxies, a gap a class. Say outcome='label'."
+            "outcome='proba' has a gap for every class, so no one order of proxies. Say "
+            "outcome='score' for the positive class, or outcome='label'."
         )
     if difference != "subtract":
         raise InputError(

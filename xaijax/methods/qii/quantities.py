@@ -94,11 +94,13 @@ class Interest:
         if self.whom != "members and rest":
             if self.combine is not None:
                 raise InputError(
-                    f"combine makes one of two means, and {self.whom!r} has one. Leave it out."
+                    f"combine makes one of two means, and whom={self.whom!r} has one. Leave it "
+                    "out, or say whom='members and rest'."
                 )
         elif self.combine is None:
             raise InputError(
-                "combine is needed for 'members and rest': two factors as (1, -1), or a function."
+                "combine is needed for whom='members and rest': two factors, as (1, -1) for the "
+                "gap, or a function of [2, C, K] that returns [C, K]."
             )
         elif not callable(self.combine):
             object.__setattr__(self, "combine", _factors(self.combine))

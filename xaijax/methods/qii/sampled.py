@@ -111,7 +111,8 @@ def refuse_stop(game: GameRun, plan: SamplingPlan) -> None:
     """Raises InputError for a stopping rule of a quantity that is not a mean."""
     if plan.stop is not None and callable(game.quantity.combine):
         raise InputError(
-            f"stop='bernstein' bounds means; {game.quantity.measured!r} is of two. Leave it out."
+            f"stop='bernstein' bounds means, and quantity={game.quantity.measured!r} is made of "
+            "two. Leave stop= out, or say signed=True for a disparity."
         )
 
 
@@ -123,13 +124,15 @@ def refuse_long_draws(game: GameRun, coalitions: int, plan: SamplingPlan) -> Non
     if plan.stop is None and rows > MOST_ROWS:
         raise InputError(
             f"samples={plan.samples:,} of {coalitions:,} model rows each, for {_games(game):,} "
-            f"games, are {rows:.2g} rows, more than 2^36. Say fewer, or stop='bernstein'."
+            f"games, are {rows:.2g} rows, more than 2^36. Say fewer samples= (see "
+            "xaijax.samples_needed), explain fewer rows, or say stop='bernstein'."
         )
     held = 16 * coalitions * game.P  # masks of one draw, and what is made of them
     if held > game.engine.memory.whole:
         raise MemoryPlanError(
             f"a draw of samples= asks {coalitions:,} sets of {game.P:,} players, {held:,} bytes, "
-            f"more than max_memory={game.engine.memory.whole:,}. Group columns with players=."
+            f"more than max_memory={game.engine.memory.whole:,}. Group columns with players=, or "
+            "raise max_memory=."
         )
 
 
@@ -377,5 +380,6 @@ def samples_needed(
         return math.ceil(width**2 * math.log(2 / share) / (2 * (epsilon / rates) ** 2))
     except (ArithmeticError, ValueError):  # 0, infinity, or a whole number beyond the floats
         raise InputError(
-            f"epsilon={epsilon:g}, delta={delta:g}: more draws than floats can count. Raise them."
+            f"epsilon={epsilon:g}, delta={delta:g}, width={width:g}: more draws than floats can "
+            "count. Say a larger epsilon or delta, or fewer indices or rates."
         ) from None

@@ -25,7 +25,8 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     name = type(f).__name__
     if not f.built:
         raise InputError(
-            f"f= is the Keras model {name} without variables. Call it once before as_model."
+            f"f= is the Keras model {name} without variables. Call it once on a few rows before "
+            "as_model."
         )
     if len(heads := list(getattr(f, "outputs", None) or [])) > 1:
         shapes = ", ".join(str(tuple(one.shape)) for one in heads)
@@ -37,7 +38,8 @@ def keras_model(f: Any, params: Any, state: Any, backend: str) -> ModelSource:
     if used != "jax" or backend == "host":
         if backend == "jax":
             raise InputError(
-                f"backend='jax' needs KERAS_BACKEND=jax; {name}: Keras runs on {used} here."
+                f"backend='jax' is not available for {name}: Keras runs on {used} here. Set "
+                "KERAS_BACKEND=jax before keras is imported."
             )
         reason = "backend='host' was said"
         if used != "jax":

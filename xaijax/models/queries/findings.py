@@ -212,7 +212,7 @@ def answer_host(model: Model, rows: Any, first: int, outputs: int) -> np.ndarray
     if values.shape[1] != outputs:
         raise ModelOutputError(
             f"{model.name} returned {values.shape[1]} outputs from row {first} on, {outputs} "
-            "before."
+            "before: the number must not change."
         )
     return values
 

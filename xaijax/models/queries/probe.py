@@ -45,7 +45,8 @@ def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") ->
     if gap is not None:
         raise NonDeterministicModelError(
             f"{name} gave different answers to the same rows: by up to {gap[0]:.3g}, first in row "
-            f"{gap[1]} of the probe. Turn dropout or sampling off, or say deterministic=False."
+            f"{gap[1]} of the probe. Turn dropout or sampling off, or say as_model(..., "
+            "deterministic=False)."
         )
     return first
 

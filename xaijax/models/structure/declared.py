@@ -130,14 +130,16 @@ def declared(
         if not np.isfinite(np.asarray(jax.jit(split.of)(model.params).bias)).all():
             raise InputError(
                 f"structure=: first of the xaijax.Split of {model.name} is not finite for a row of "
-                "zeros, which the parts are read from. Shift its input there."
+                "zeros, which the parts are read from. Shift its input there, or leave structure= "
+                "out."
             )
         off, agreement = compare(split, model, rows, evaluate, programs)
         if agreement is None:
             raise InputError(
                 f"structure= does not describe {model.name}: on {len(rows)} probe rows "
-                f"rest(first(X)) differs ({off}). Fix first= and rest= of the xaijax.Split. If "
-                "both are right, first of a row of zeros is far larger than the parts: subtract it."
+                f"rest(first(X)) differs ({off}). Fix first= and rest= of the xaijax.Split, or "
+                "leave structure= out. If both are right, first of a row of zeros is far larger "
+                "than the parts: subtract it."
             )
         return split, agreement
     (weights, bias), F = model.structure.weights(model.params), rows[0].size
@@ -150,7 +152,8 @@ def declared(
     if agreement is None:
         raise InputError(
             f"structure= does not describe {model.name}: on {len(rows)} probe rows and hybrids of "
-            f"them head(X W + b) differs ({off}). Fold what comes before the layer into W and b."
+            f"them head(X W + b) differs ({off}). Fold what comes before the layer into W and b, "
+            "or leave structure= out."
         )
     return model.structure, agreement
 
@@ -320,7 +323,8 @@ class GivenSplit:
             came = [f"{one.dtype}{list(one.shape)}" for one in outputs]
             raise InputError(
                 f"structure=: first of the xaijax.Split of {name} must return one array [R, ...] "
-                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}."
+                f"of {rows.dtype} for {PROBE_ROWS} rows; got {', '.join(came) or 'nothing'}. Cast "
+                "another dtype by .astype(X.dtype)."
             )
         work = max(multiplications(trace.jaxpr, PROBE_ROWS), float(math.prod(outputs[0].shape[1:])))
         flat = Flat(self.first, rows.shape[1:])

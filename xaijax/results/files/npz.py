@@ -108,7 +108,8 @@ def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         os.lstat(text)
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{name}: {text[:60]!r} has {text[error.start]!r}, which no file name here can have."
+            f"{name}: {text[:60]!r} has {text[error.start]!r}, which no file name here can have. "
+            "Give another."
         ) from None
     except OSError as error:  # nothing there, or not readable: opening it reports that
         if error.errno == errno.ENAMETOOLONG:

@@ -23,7 +23,7 @@ from xaijax.sweeps.task import Task
 RESTART = 60.0  # seconds that a worker of Dask may take to restart
 WAY_OUT = (
     "What is done is kept; the same call with a new executor goes on. executor=2 starts processes "
-    "that are ended when a part takes too long."
+    "that are replaced when they die or a part takes too long."
 )
 COUNTED = 1.0  # seconds between two counts of the workers of Dask, each a query to its scheduler
 POLLED = 0.5  # seconds between two checks of a future without callbacks

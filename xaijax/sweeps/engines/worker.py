@@ -187,7 +187,10 @@ def attempt(mark: str, task: Task) -> Receipt:
 
 def _begin(mark: Path) -> None:
     if not mark.parent.is_dir():
-        raise InputError(f"out: {mark.parent} is no directory on {platform.node()}; share it.")
+        raise InputError(
+            f"out: {mark.parent} is no directory on {platform.node()}. Give one that all workers "
+            "see."
+        )
     mark.touch()
 
 

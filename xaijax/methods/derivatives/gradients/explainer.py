@@ -303,7 +303,8 @@ class GradientExplainer:
         if B * self.steps > MOST_ROWS:
             raise EnumerationLimitError(
                 f"{B:,} background rows with {self.steps:,} steps each are {B * self.steps:,} "
-                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples=."
+                f"derivatives for one instance; at most {MOST_ROWS:,} are taken. Say samples= (a "
+                "number of draws), or give fewer rows or steps."
             )
         return programs.quadrature(weights, self.steps)
 

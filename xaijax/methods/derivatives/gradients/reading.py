@@ -42,7 +42,8 @@ class WholeTable(FloatTable):
         array = checks.rows_of(checks.as_array(X, name), name, self.shape, owner)
         if array.dtype.kind not in "iu":
             raise InputTypeError(
-                f"{name} has dtype {array.dtype}, but {owner} holds whole numbers. Give these."
+                f"{name} has dtype {array.dtype}, but {owner} holds whole numbers. Give both the "
+                "same dtype."
             )
         limits = np.iinfo(WHOLE)
         if array.min() < limits.min or array.max() > limits.max:
@@ -67,7 +68,8 @@ def donors_of(
         given = X if kind == "function" else background.as_rows(False)
         if isinstance(background.row, str) and _whole(background.rows):
             raise InputError(
-                f"background is the {background.row} of rows of whole numbers. Say row[None]."
+                f"background is the {background.row} of rows of whole numbers, and may lie between "
+                "two of them. Give one row, of padding say, as row[None]."
             )
     if not _whole(given):
         return _of_floats(replacement_of(model, background, weights, X))
@@ -109,7 +111,9 @@ def refuse_nan(codes: np.ndarray, name: str) -> None:
     if codes.dtype.kind != "f" or not np.isnan(codes).any():
         return
     row, column = (int(one) for one in np.argwhere(np.isnan(codes))[0])
-    raise InputError(f"{name} contains NaN at row {row}, column {column}: there is no line to it.")
+    raise InputError(
+        f"{name} contains NaN at row {row}, column {column}: no line goes to it. Fill it."
+    )
 
 
 def owner_of(players: Players | PerInstancePlayers) -> np.ndarray | None:

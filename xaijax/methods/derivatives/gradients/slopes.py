@@ -28,7 +28,8 @@ def refuse_model(model: Model) -> None:
     """Raises InputError or InputTypeError for a model without gradients; does not call it."""
     if model.output == "label":
         raise InputError(
-            f"model: {model.name} answers with labels, which have no gradient. Say output='proba'."
+            f"model: {model.name} answers with labels, which have no gradient. Say output='proba' "
+            "or 'decision' in as_model."
         )
     if model.reader is not None and not model.reader.numbers_only:
         raise InputError(
@@ -47,8 +48,8 @@ def refuse_findings(model: Model, findings: Probe) -> None:
     """Raises InputError for what only the trace of a model shows."""
     if "float" not in findings.answer_dtype:
         raise InputError(
-            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts, not "
-            "scores."
+            f"model: {model.name} answers with {findings.answer_dtype}, labels or counts. Return "
+            "the scores that they are made of."
         )
     names = set(_steps(findings.jaxpr))
     if names & set(CALLBACKS):
@@ -65,7 +66,8 @@ def refuse_answers(answers: np.ndarray, of: str, allowed: bool) -> None:
     if len(wrong) and not allowed:
         answer = answers[wrong[0]][~np.isfinite(answers[wrong[0]])][0]
         raise ModelOutputError(
-            f"the model returned {answer} for {of} {int(wrong[0])}. Say nonfinite='propagate'."
+            f"the model returned {answer} for {of} {int(wrong[0])}. Fix the model, or say "
+            "nonfinite='propagate' in as_model."
         )
 
 

@@ -114,7 +114,8 @@ class Pair:
         self.embed, self.inner = given
         if hasattr(self.embed, "probe") or not callable(self.embed):
             raise InputTypeError(
-                f"model: embed of (embed, head) is no function but a {type(self.embed).__name__}."
+                "model: embed of (embed, head) must be a function of jax.numpy, no Model, got "
+                f"{type(self.embed).__name__}."
             )
         refuse_model(self.inner)
         if self.inner.reader is not None:
