@@ -469,3 +469,13 @@ def test_an_equal_array_made_anew_is_no_other_state(monkeypatch):
     held = jnp.ones(2) * 2
     with pytest.raises(xaijax.InputError, match="reads held"):
         model.predict(np.ones((2000, 2)))
+
+
+def test_the_name_of_a_traced_function_is_that_of_earlier_ledgers():
+    """A ledger knows a question by the program's text, which begins with the function's name.
+
+    Under another name a question that was paid for would be charged again, with new noise.
+    """
+    model = xaijax.as_model(lambda X: X.sum(1))
+    text = jax.jit(model.scores).lower(None, jnp.zeros((2, 3))).as_text()
+    assert text.startswith("module @jit_whole ")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
-from xaijax.core.checks import one_of
+from xaijax.core.errors import InputError
 from xaijax.core.public import public
 from xaijax.datasets.fetch import Table, TableFile, find, optional
 
@@ -55,6 +55,13 @@ def _stacked(*parts: Table) -> Table:
     concat = optional("pandas").concat
     X, y = (concat([getattr(one, of) for one in parts], ignore_index=True) for of in ("X", "y"))
     return Table(X, y, parts[0].source, tuple(file for one in parts for file in one.files))
+
+
+def _known(value: Any, name: str, accepted: tuple[str, ...]) -> Any:
+    """The value; raises InputError unless it is one of those accepted."""
+    if not isinstance(value, str) or value not in accepted:
+        raise InputError(f"{name} must be one of {list(accepted)}, got {value!r:.40}.")
+    return value
 
 
 @public
@@ -157,7 +164,7 @@ def bike(reading: Literal["raw", "anchors"] = "raw") -> Table:
         https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset. "anchors" is as prepared for
         https://github.com/viadee/anchorsOnR.
     """
-    if one_of(reading, "reading", ("raw", "anchors")) == "anchors":
+    if _known(reading, "reading", ("raw", "anchors")) == "anchors":
         return _read("bike-anchors")
     return _read("bike", "casual", "registered")
 
@@ -190,7 +197,7 @@ def cervical(reading: Literal["raw", "anchors"] = "raw") -> Table:
         Repository, https://archive.ics.uci.edu/dataset/383/cervical+cancer+risk+factors. "anchors"
         is as prepared for https://github.com/viadee/anchorsOnR.
     """
-    if one_of(reading, "reading", ("raw", "anchors")) == "anchors":
+    if _known(reading, "reading", ("raw", "anchors")) == "anchors":
         return _read("cervical-anchors")
     return _read("cervical", "Hinselmann", "Schiller", "Citology", na_values="?")
 
@@ -251,8 +258,8 @@ def adult(
         Becker and Kohavi, "Adult" (1996), UCI Machine Learning Repository,
         https://archive.ics.uci.edu/dataset/2/adult
     """
-    one_of(reading, "reading", ("raw", "shap", "qii"))
-    one_of(part, "part", ("train", "test", "all"))
+    _known(reading, "reading", ("raw", "shap", "qii"))
+    _known(part, "part", ("train", "test", "all"))
     parts = [_part(one) for one in (("train", "test") if part == "all" else (part,))]
     table = _stacked(*parts)
     if reading == "qii":

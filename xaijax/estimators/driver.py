@@ -259,7 +259,8 @@ def _fill(
         else:
             listed = _Listed(drawn.method, state, new, game.P, first)
             latest = queries.values(game, listed, rows[left])
-        answers = np.concatenate([answers, latest], axis=1)
+        answers = latest if first else np.concatenate([answers, latest], axis=1)
+        walked = latest = None
         same = ~moves[left].any(axis=1)
         answers[same, 1] = answers[same, 0]  # one row, which a model may have rounded in two ways
         base = out.base[left] = answers[:, 0]
@@ -268,8 +269,10 @@ def _fill(
         out.values[left], out.std_errors[left] = result.values, result.std_errors
         # One number an instance: that of the output whose errors are known least.
         out.dof[left], out.coalitions[left] = result.dof.min(axis=1), answers.shape[1] - 2
-        low, high = answers.min(axis=1), answers.max(axis=1)
-        out.span[left] = np.maximum(high - base, base - low).max(axis=1)
+        drawn_answers = answers[:, 2:]
+        low = drawn_answers.min(axis=1, initial=np.inf)
+        high = drawn_answers.max(axis=1, initial=-np.inf)
+        out.span[left] = np.maximum(0.0, np.maximum(high - base, base - low).max(axis=1))
         out.pairs[left] = out.whole[left] = state.pairs
         resolution = resolution_of(game, base, out.span[left])
         if result.heavy is not None:  # of errors that are no rounding, as means of many draws have
@@ -279,6 +282,8 @@ def _fill(
             continue
         estimates = partial(_estimates, drawn.method, state, answers)
         at = number, len(drawn.stops), state.pairs
+        ends = answers[:, :2]
+        low, high = np.minimum(low, ends.min(axis=1)), np.maximum(high, ends.max(axis=1))
         ranges = low.min(axis=1), high.max(axis=1), resolution
         check = Checkpoint(*at, result, *ranges, estimates if drawn.method.independent else None)
         undecided = rule.undecided(check)

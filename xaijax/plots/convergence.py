@@ -190,7 +190,8 @@ def compare(
     chosen = None
     if comparison.output_names is not None:
         names, k = comparison.output_names, None
-        if output is not None:
+        known = output in names if isinstance(output, str) else isinstance(output, int | np.integer)
+        if known and not isinstance(output, bool):
             k = resolve(output, len(names), names, "output")[1]
         if k is None:
             raise InputError(

@@ -103,7 +103,9 @@ def read(words: Any, count: int) -> list[str | None]:
     words = checks.listed(words, "words", f"{count} words")
     if len(words) != count:
         raise InputError(f"words: got {len(words):,} for {count:,} players; pass one for each.")
-    short = iter(style.shorten([word for word in words if word is not None], LONGEST))
+    short = iter(
+        style.shorten([" ".join(str(word).split()) for word in words if word is not None], LONGEST)
+    )
     shown = [None if word is None else next(short) for word in words]
     if all(word is None for word in shown):
         raise InputError("words: all of them are None, so there is nothing to draw.")

@@ -103,7 +103,7 @@ def release(
     checks.one_of(calibration, "calibration", CALIBRATIONS)
     if ledger is not None and not isinstance(ledger, Ledger):
         raise InputTypeError(
-            f"ledger must be an xaijax.privacy.Ledger or None, got {ledger!r:.20}."
+            f"ledger must be an xaijax.privacy.Ledger or None, got {type(ledger).__name__}."
         )
     facts = facts_of(explanation)
     recount = _recount_of(explanation)

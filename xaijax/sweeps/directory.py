@@ -340,7 +340,7 @@ class Cut:
     @property
     def parts(self) -> int:
         """Number of parts."""
-        return len(self.ranges)
+        return sum(-(-(last - first) // each) for first, last, each in self.stretches)
 
     @cached_property
     def ranges(self) -> tuple[tuple[int, int], ...]:

@@ -91,7 +91,7 @@ def perturbed(
     # [G, 4 + L + p], and the first draw is not read.
     pulls: jax.Array,
     draws: int,  # p
-    known_trip_counts: bool = False,  # see `turns.counted`
+    known_trip_counts: bool = False,  # see `tiles.counted`
 ) -> jax.Array:
     """The rows of some pulls; [G, p, F, c]."""
     F, B = space.columns, pool.donors.shape[0]

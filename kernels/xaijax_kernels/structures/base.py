@@ -201,7 +201,7 @@ class Layer(Protocol):
         layer `prepares`.
 
         head: as for `subsets`; x [..], donors [S, ..]: results of `prepared`; players: P; known:
-        whether a loop's turns must be known when it is compiled (`engine/turns.counted`).
+        whether a loop's turns must be known when it is compiled (`engine/tiles.counted`).
         """
         raise AssertionError("no layer that prepares")
 

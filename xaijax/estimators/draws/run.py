@@ -200,6 +200,7 @@ def linear(moments: TermMoments, factors: np.ndarray) -> tuple[np.ndarray, np.nd
 
     Errors are NaN if a stratum has fewer than two draws.
     """
+    assert moments.square.shape[3] == 1, "joint moments"
     value = np.tensordot(factors, moments.mean, axes=(0, 1))
     count = moments.count.astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):

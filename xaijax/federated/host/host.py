@@ -415,7 +415,9 @@ def check_model(model: Any, arbiter: Any) -> None:
         if model is not None:
             raise InputError("model must be None with arbiter=, which holds the joint model.")
         if not hasattr(arbiter, "call"):
-            raise InputTypeError(f"arbiter must be a Connection or InMemory, got {arbiter!r:.40}.")
+            raise InputTypeError(
+                f"arbiter must be a Connection or InMemory, got {type(arbiter).__name__}."
+            )
     elif not isinstance(model, SplitModel):
         raise InputError(
             f"model must be a SplitModel, got {type(model).__name__}. For a joint model give "
@@ -427,12 +429,14 @@ def transports_of(guests: Any, model: SplitModel | None) -> dict[str, Transport]
     """The transports by guest, in the model's order."""
     if not isinstance(guests, Mapping) or not guests:
         raise InputTypeError(
-            f"guests must be a dict {{'name': transport}} with guests, got {guests!r:.40}. Without "
-            "guests, say FederatedExplainer."
+            f"guests must be a dict {{'name': transport}} with guests, got "
+            f"{type(guests).__name__}. Without guests, say FederatedExplainer."
         )
     for name, one in guests.items():
         if not hasattr(one, "call"):
-            raise InputTypeError(f"guests: {name!r} needs a Connection or InMemory, got {one!r}.")
+            raise InputTypeError(
+                f"guests: {name!r} needs a Connection or InMemory, got {type(one).__name__}."
+            )
     if model is None:
         return dict(guests)
     if set(guests) != set(model.widths):

@@ -47,7 +47,7 @@ class GuestSession:
     state: bytes
 
 
-@dataclass
+@dataclass(eq=False, repr=False)  # which would show the identifiers
 class Conversation:
     """One guest, by its transport."""
 

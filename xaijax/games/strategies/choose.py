@@ -6,9 +6,8 @@ that takes it.
 1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
    no hybrid is asked.
 2. averaged tables, where the model's structure answers sub-coalitions on a device: instances that
-differ
-   from every donor in every player. They need four donors at least, 2^P rows that fit a tile, and
-   a score that is no vector of chances.
+   differ from every donor in every player. They need four donors at least, 2^P rows that fit a
+   tile, and a score that is no vector of chances.
 3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; answered by the
    structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
    the model.

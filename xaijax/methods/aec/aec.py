@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from xaijax.core import checks, typing
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
+from xaijax.core.version import __version__
 from xaijax.methods.aec.bootstrap import (
     LARGEST_SEED,
     BootstrapPlan,
@@ -35,7 +36,6 @@ from xaijax.methods.aec.learner import fit as fit_learner
 from xaijax.methods.aec.logistic import LogisticFit
 from xaijax.methods.aec.logistic import fit as fit_logistic
 from xaijax.methods.aec.rows import Chunks, InMemoryRows, Rows, table_of, text_names
-from xaijax.methods.record import VERSIONS
 from xaijax.results.explanation import Explanation
 from xaijax_kernels.collinearity.effects import (
     RemainingEffects,
@@ -315,7 +315,11 @@ class AEC(BaseEstimator):
             "meaning": meaning(self.standardize),
             "columns": facts.names,
             "rows": facts.moments.rows,
-            "versions": VERSIONS | {"scikit-learn": sklearn.__version__},
+            "versions": {
+                "xaijax": __version__,
+                "numpy": np.__version__,
+                "scikit-learn": sklearn.__version__,
+            },
         }
         stats = {
             "estimator": "AEC",

@@ -73,7 +73,7 @@ def first_pass(rows: Rows, task: str) -> FirstPass:
                     f"y holds labels ({checks.shown(block.y[0])}, say), but task='regression' "
                     "needs numbers. Say task='classification', or encode y."
                 )
-            if not regression:
+            if not regression and not (classes is not None and np.isin(block.y, classes).all()):
                 values = _unique(block.y)
                 classes = values if classes is None else _unique(np.append(classes, values))
                 numbers = classes.dtype.kind not in "bO"

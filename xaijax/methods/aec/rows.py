@@ -280,6 +280,8 @@ def _repeatable(chunks: Any) -> Callable[[], Iterable[Any]]:
 
 def _joined(parts: list[InMemoryRows]) -> InMemoryRows:
     """Several parts joined to one block."""
+    if len(parts) == 1:
+        return parts[0]
     weights = None
     if any(part.weights is not None for part in parts):
         ones = [np.ones(len(t.y)) if t.weights is None else t.weights for t in parts]

@@ -62,7 +62,7 @@ def refuse_index(estimator: str, index: str) -> None:
     if estimator in METHODS and named(index).drawn is None:
         raise InputError(
             f"estimator={estimator!r} samples index={' and '.join(quoted('drawn'))}, got "
-            f"{index!r}. Say estimator='exact', or group columns with players=."
+            f"index={index!r}. Say estimator='exact', or group columns with players=."
         )
 
 

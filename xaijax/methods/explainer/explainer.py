@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -503,11 +502,14 @@ def top_rule(explainer: Explainer, P: int, top: Any, confidence: Any, bounds: An
     return Top(k, level, pair)
 
 
+REAL = int | float | np.integer | np.floating
+
+
 def _pair(bounds: Any) -> tuple[float, float]:
     """(low, high) of bounds=; raises InputError or InputTypeError for anything else."""
     wanted = "pass two numbers, (0, 1) for probabilities: v(S) is never outside."
     two = isinstance(bounds, tuple | list) and len(bounds) == 2
-    if not two or any(isinstance(end, bool) or not isinstance(end, Real) for end in bounds):
+    if not two or any(isinstance(end, bool) or not isinstance(end, REAL) for end in bounds):
         raise InputTypeError(f"bounds: got {checks.shown(bounds)}; {wanted}")
     low, high = map(float, bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

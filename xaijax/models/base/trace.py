@@ -40,7 +40,8 @@ def traced(
     """
     taken: list[int] = []  # a number of rows that was traced
 
-    def answered(params: Any, rows: Any) -> Any:
+    # Its name is in the program's text, by which a ledger knows the questions that it has answered.
+    def whole(params: Any, rows: Any) -> Any:
         count = jax.tree.leaves(rows)[0].shape[0]
         try:
             with jax.default_matmul_precision(MATMUL[precision]):
@@ -68,7 +69,7 @@ def traced(
         taken[:] = taken or [count]
         return answer
 
-    return answered if state is None else state.traced()(answered)
+    return whole if state is None else state.traced()(whole)
 
 
 class Selected:
@@ -241,10 +242,10 @@ class StateAtTrace:
             known = self._moved.setdefault(name, set())
             self._moved[name] = None if places is None or known is None else known | places
         if self._reads is None:
-            self.strict, self.taken = strict, True
+            self.strict = strict
             for one in before.functions:  # which JAX may not trace again
                 _traced_by[one()] = weakref.ref(self)
-        self._reads = Reads(after.facts)
+        self._reads, self.taken = Reads(after.facts), True
 
     def _refuse_stale(self, arrays: list[tuple[str, np.ndarray]]) -> None:
         """Raises InputError for an array that was written into after JAX read it.

@@ -99,6 +99,10 @@ class Members:
         version = np.lib.format.read_magic(content)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise Unfit(f"{name} is of another version of NumPy's format")
+        length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")
+        if length > LONGEST_HEADER:
+            raise Unfit(f"{name} has a header of {length:,} characters")
+        content.seek(len(np.lib.format.magic(*version)))
         form = np.lib.format
         read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
         shape, _, dtype = read(content, max_header_size=LONGEST_HEADER)

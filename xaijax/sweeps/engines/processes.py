@@ -147,6 +147,8 @@ def _ask(process: Any, job: Any, answer: queue.Queue[Any]) -> None:
         except Exception as error:
             if came is None and isinstance(error, EOFError | OSError | ValueError):
                 outcome = _lost(process)  # ValueError: its pipes were closed
+            elif came is None:
+                outcome = error
             else:  # its error can be imported there, but not here
                 what = f"{type(error).__name__}: {text_of(error)}"
                 message = f"the answer of process {process.pid} cannot be opened here: {what}"
