@@ -20,8 +20,8 @@ from xaijax.games.strategies.totals import OfSets, Weights
 from xaijax.players.index import Index
 from xaijax_kernels.games.semivalues import count, of_tables, semivalue
 
-LARGEST_MATRIX = 1 << 25  # entries of what makes interactions of a pair's corners
-PIECE = 14  # log2 of the corners that are summed in one go, about
+LARGEST_MATRIX = 1 << 25  # entries of what makes interactions of a pair's sub-coalitions
+PIECE = 14  # log2 of the sub-coalitions that are summed in one go, about
 
 
 class Estimate(NamedTuple):
@@ -32,18 +32,20 @@ class Estimate(NamedTuple):
     full: np.ndarray  # [N, K], the value with nothing replaced
     std_errors: np.ndarray | None  # like values; None: exact
     span: np.ndarray  # [N], largest change of the answer within what was summed
-    summed: np.ndarray  # [N], corners in the largest sum that a loop took in its own dtype
+    summed: np.ndarray  # [N], sub-coalitions in the largest sum that a loop took in its own dtype
     fitted: bool = False  # whether each base is fitted, as an intercept is, not a mean of answers
 
 
 def _summed(
     game: GameRun, weights: Weights, by_size: Sequence[np.ndarray], rows: np.ndarray
 ) -> Estimate:
-    """Sums over the corners of each pair; by_size: weights [P - s + 1] of sets of s = 1, 2, ...
+    """Sums over the sub-coalitions of each pair.
 
-    If the model is declared random, every corner is one independent answer with the standard
+    by_size: weights [P - s + 1] of sets of s = 1, 2, ...
+
+    If the model is declared random, every sub-coalition is one independent answer with the standard
     deviation that the probe found. With weights w over donors, Var phi_i = sigma^2 sum w^2 times
-    the sum of the squared weights of all corners in a value.
+    the sum of the squared weights of all sub-coalitions in a value.
     """
     totals = queries.semivalues(game, weights, rows)
     noise, errors = game.engine.findings.noise, None
@@ -55,7 +57,7 @@ def _summed(
 
 
 def _squares(by_size: Sequence[np.ndarray], P: int) -> np.ndarray:
-    """The sum of squares of the weights of all corners in each set of P players; [M]."""
+    """The sum of squares of the weights of all sub-coalitions in each set of P players; [M]."""
     parts = []
     for s, p in enumerate(by_size, start=1):
         total = math.fsum(math.comb(P - s, t) * w**2 for t, w in enumerate(p.tolist()))

@@ -16,7 +16,7 @@ from xaijax.core.errors import MemoryPlanError, XaiError
 from xaijax.core.process import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
 from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator
+from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.permutation_scan import PermutationScan
 from xaijax.games.measure.quantity import Quantity
@@ -276,7 +276,7 @@ class GameRun:
         """
         if self._sizes is None:
             donors = self.engine.replacement.for_loops
-            of_donors = self.engine.largest_of_donors
+            of_donors = largest_of_donors(self.engine)
             # A memory map is not read for it.
             same = isinstance(self.codes, np.ndarray) and np.array_equal(self.codes, donors)
             own = of_donors if same else self.engine.largest(self.codes)

@@ -23,9 +23,9 @@ from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
 from xaijax.games.engine.determinism import DeterminismCheck
 from xaijax.games.engine.device import DeviceBackend, device_backend
 from xaijax.games.engine.dispatch import mesh_of
-from xaijax.games.engine.host import host_backend
+from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.permutation_scan import PermutationScan, scan_backend
+from xaijax.games.engine.permutation_scan import PermutationScan
 from xaijax.games.engine.plan import (
     Limits,
     MemoryPlan,
@@ -66,7 +66,7 @@ Made = TypeVar("Made")
 
 NOTHING, FIRST, ALL = range(3)  # of the donors, that a translation was compared on
 SLOT = 1 << SLOT_BITS
-LARGEST_PAIR = 24  # players that differ; 2^24 corners are the most that a pair is cut into
+LARGEST_PAIR = 24  # players that differ; 2^24 sub-coalitions are the most that a pair is cut into
 LEAST_SHARE = 1 / 32  # of a model's products that its first layer must have to be worth programs
 BLOCKS = 16  # how often a program of few rows is asked before a larger one is
 ROWS_READ, NUMBERS_READ = 1 << 12, 1 << 20  # codes that are looked at together
@@ -255,7 +255,7 @@ class Engine:
 
     @cached_property
     def structured(self) -> bool:
-        """Whether corners are answered by the model's structure; see `GameRun.may_solve`.
+        """Whether sub-coalitions are answered by the model's structure; see `GameRun.may_solve`.
 
         They are not if the score looks at f(x): rounded in another way, x might not get its own
         label.
@@ -337,11 +337,6 @@ class Engine:
             parts[-2] = np.asarray(parts[-2])  # the one before is read while this one runs
         return np.concatenate(parts)[: len(codes)]
 
-    @cached_property
-    def largest_of_donors(self) -> np.ndarray:
-        """The same of the donors, [B]."""
-        return self.largest(self.replacement.for_loops)
-
 
 def once(make: Callable[..., Made]) -> Callable[..., Made]:
     """make(engine, *key), called once for each engine and key; the engine keeps what is made."""
@@ -354,6 +349,12 @@ def once(make: Callable[..., Made]) -> Callable[..., Made]:
         return engine.kept[place]
 
     return kept
+
+
+@once
+def largest_of_donors(engine: Engine) -> np.ndarray:
+    """`Engine.largest` of the donors, [B]."""
+    return engine.largest(engine.replacement.for_loops)
 
 
 @once
@@ -536,7 +537,7 @@ class Evaluator:
         """
         engine = self.probe(table, x)
         if engine.on_host:
-            return host_backend(engine, engine.most_rows(N), table)
+            return HostBackend(engine, engine.most_rows(N), table)
         if self._loop is None:
             self._loop = device_backend(engine, engine.most_rows(N))
         return self._loop
@@ -545,7 +546,7 @@ class Evaluator:
         """The loop that walks orders; arguments as for `backend`."""
         if self._scanner is None:
             self.backend(table, x, N)  # probes the model, and its structure
-            self._scanner = scan_backend(self.engine)
+            self._scanner = PermutationScan(self.engine)
         return self._scanner
 
     def halve_tile(self) -> bool:

@@ -456,11 +456,6 @@ def named_rows(rows: Any) -> str:
     return f"rows {' and '.join(filter(None, [', '.join(parts[:-1]), parts[-1]]))}"
 
 
-def host_backend(engine: Engine, most_rows: int, table: CodeTable) -> HostBackend:
-    """The loop of a model on the host; table: decodes the codes of the rows asked about."""
-    return HostBackend(engine, most_rows, table)
-
-
 def _sharing(engine: Engine) -> Sharing | None:
     """How hybrids of several instances are shared; None if none can be the same, or the model is
     random.

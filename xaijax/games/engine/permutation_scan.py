@@ -185,8 +185,3 @@ class PermutationScan:
             ahead=LOOK_AHEAD,
             results=self._results,
         )
-
-
-def scan_backend(engine: Engine) -> PermutationScan:
-    """The loop along orders of players, of a model with a first layer."""
-    return PermutationScan(engine)

@@ -92,7 +92,7 @@ def judge(
         X: rows [N, *F], the instances that the values belong to.
         outputs: as in a call of the explainer: one output for each instance, for values [N, P] of a
             model with several outputs.
-        budget: int or None. Budget for the truth, as in `Explainer`: instances with more corners
+        budget: int or None. Budget for the truth, as in `Explainer`: instances with more rows
             are sampled with this number of coalitions over all runs. None: the explainer's rule,
             and at least 32 P.
         seed: int or None. First seed of a sampled truth, whose 8 runs use it and the next ones.

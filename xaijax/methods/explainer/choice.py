@@ -29,7 +29,7 @@ from xaijax.methods.progress import plan_of
 from xaijax.players.index import Index, named, quoted
 from xaijax.results.plan import Plan
 
-AUTO_CORNERS = 1 << 16  # corners per background row that "auto" enumerates when no budget is given
+AUTO_ROWS = 1 << 16  # model rows per background row that "auto" enumerates when no budget is given
 ESTIMATORS = ("auto", "exact", *METHODS)
 # "auto" uses the kernel estimator for at most this number of players, if the budget is at least 5 P
 # coalitions and enough for its standard errors. From there on its squared error is 0.4 to 0.65
@@ -140,7 +140,7 @@ def enumerated(game: GameRun, costs: ExactCost, estimator: str, budget: int | No
 
 def _fits(game: GameRun, costs: ExactCost, budget: int | None) -> np.ndarray:
     """Whether "auto" enumerates each instance; bool [N]."""
-    fits = (costs.rows <= _most_corners(game, budget)) & (costs.largest <= LARGEST_PAIR)
+    fits = (costs.rows <= _most_rows(game, budget)) & (costs.largest <= LARGEST_PAIR)
     return fits & (game.quantity.linear or game.P <= refuse.LARGEST_TABLE)
 
 
@@ -149,10 +149,10 @@ def _most_players(game: GameRun) -> int:
     return LARGEST_PAIR if game.quantity.linear else refuse.LARGEST_TABLE
 
 
-def _most_corners(game: GameRun, budget: int | None) -> int:
-    """Largest number of corners of an instance that "auto" enumerates."""
+def _most_rows(game: GameRun, budget: int | None) -> int:
+    """Largest number of model rows of an instance that "auto" enumerates."""
     B = game.engine.replacement.count
-    return B * (AUTO_CORNERS if budget is None else budget + 2)
+    return B * (AUTO_ROWS if budget is None else budget + 2)
 
 
 def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int | None) -> None:
@@ -163,7 +163,7 @@ def _refuse_unsampled(game: GameRun, costs: ExactCost, index: Index, budget: int
     raise EnumerationLimitError(
         f"estimator='auto': X row {n} needs {costs.rows[n]:,} model rows (at most "
         f"{costs.largest[n]} of {game.P} players differ), more than {which} = "
-        f"{_most_corners(game, budget):,}, up to which auto is exact, and index={index.name!r} is "
+        f"{_most_rows(game, budget):,}, up to which auto is exact, and index={index.name!r} is "
         "not sampled. Say estimator='exact', group columns with players=, or use fewer background "
         "rows."
     )

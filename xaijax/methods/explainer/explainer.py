@@ -281,7 +281,7 @@ class Explainer:
     ) -> Interactions:
         """Computes how much sets of players move the answer together, for the instances X.
 
-        They need no more model rows than exact values: the same corners of every pair of an
+        They need no more model rows than exact values: the same sub-coalitions of every pair of an
         instance and a background row give the interactions of all sets at once. Additive models and
         sums of trees have closed forms for any number of players. Larger games are sampled, with
         standard errors, at order 2 of "sii", "k-sii" and "banzhaf". Unless unbiased=True, intervals

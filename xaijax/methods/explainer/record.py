@@ -216,10 +216,10 @@ def certificate(
     and u^2 / 3 of its square on average. Their total stays within lambda standard deviations except
     with probability 2 exp(-lambda^2 / 2) (Higham and Mary 2019, theorem 2.4); lambda = 8 gives
     1e-13. The weights of a player add up to 1 with it and to -1 without, so partial sums grow to at
-    most twice the span, and their squares to a third of that on average. Here n = 2^k corners, and
-    the errors of P players and of the donors (weights w) are independent: lambda (2 / 3) sqrt(2^k P
-    sum w^2) u span. The level is exact to a few u; the part of it that was added in float64, the
-    offset, to a few roundings of that.
+    most twice the span, and their squares to a third of that on average. Here n is 2^k, the
+    sub-coalitions, and the errors of P players and of the donors (weights w) are independent:
+    lambda (2 / 3) sqrt(2^k P sum w^2) u span. The level is exact to a few u; the part of it that
+    was added in float64, the offset, to a few roundings of that.
 
     subtracted: the size of the terms whose differences are base and f(x), which may be smaller,
     even 0.
@@ -267,7 +267,7 @@ def held(
     whole = queries.whole(game)
     residual, bound = certified(whole)
     if whole is not None and (residual > bound).any():
-        # Corners add x's part to each donor's part: rows of large numbers round in many ways.
+        # Parts of x are added to those of each donor: rows of large numbers round in many ways.
         widen(game)
         residual, bound = certified(queries.whole(game))
     # A host model may work in float32, and round a row differently in another call.

@@ -459,7 +459,7 @@ def _sum(
 # Both are linear in their rows, so that what some columns give is what the step makes of a row
 # that has 0 in the others. A convolution may have any stride, dilation, padding or groups.
 
-# A corner's layer is added up in float32 numbers, 32 rows at a time: past this they leave the
+# A hybrid's layer is added up in float32 numbers, 32 rows at a time: past this they leave the
 # caches, and the memory of a tile would be planned for a layer that is wider than all others.
 MOST_UNITS = 1 << 15
 

@@ -273,7 +273,7 @@ def _categories(bitsets: np.ndarray, split: np.ndarray, missing: np.ndarray) -> 
     return table
 
 
-# A corner costs one multiplication a leaf and output, in a matrix product; walking costs a step a
+# A hybrid costs one multiplication a leaf and output, in a matrix product; walking costs a step a
 # tree and level. 128 of the first took as long as one of the second (two CPU cores).
 LEAVES_PER_STEP = 128
 
