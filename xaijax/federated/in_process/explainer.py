@@ -336,7 +336,9 @@ class FederatedExplainer:
                 `Explainer.interactions` are raised too.
         """
         if self._estimator == "wls":
-            raise InputError("estimator='wls' has no interactions. Say 'auto' or 'exact'.")
+            raise InputError(
+                "estimator='wls' is a regression without interactions. Say 'auto' or 'exact'."
+            )
         idle = self.parties.idle
         explainer = self._explainer(self.parties.players(), {}) if idle else self._united
         if idle and checks.whole_number(order, "order") > explainer.players.count:
