@@ -1,4 +1,4 @@
-"""T54, T68 and T69: what a call costs besides the answer, and how large the library is.
+"""T54, T68 and T69: what a call costs in addition to the answer, and the size of the library.
 
 T68 and T69 count files, hand-overs and lines with the tools of `tests/house`, which hold the same
 figures under a ledger that may only fall.
