@@ -150,12 +150,19 @@ def _house(name: str) -> Any:
 
 
 def road(size: Size) -> Road:
-    """Measures files and hand-overs of a call: warm, first, and from the model on."""
+    """Measures files and hand-overs of a call: warm, first, and from the model on.
+
+    Missed: A first call also traces the model and looks for its structure.
+    """
     return Road()
 
 
 def library_size(size: Size) -> LibrarySize:
-    """Measures code lines of package and kernels, files, and modules that an import loads."""
+    """Measures code lines of package and kernels, files, and modules that an import loads.
+
+    Missed: The target was set at 47,632 lines, and fixes had made them 53,060 before the work on it
+    began.
+    """
     return LibrarySize()
 
 
