@@ -86,9 +86,8 @@ def warm_call(size: Size) -> WarmCall:
     """Measures the share of a warm call of one row that is spent on the comparison with
     scikit-learn and on the estimator's state, forest of 50 trees, 12 columns, 100 background rows.
 
-    Missed: scikit-learn's own `predict_proba` of the compared row takes a quarter of the call and
-    the state of 51 estimators an eighth. Every row is compared before it is explained, since a
-    wrong number was found in each place where a comparison had been left out.
+    Every row is compared before it is explained, since a wrong number was found in each place where
+    a comparison had been left out.
     """
     table, y = make_classification(600, 12, n_informative=8, random_state=0)
     X = np.asarray(table)

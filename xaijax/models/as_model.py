@@ -31,6 +31,7 @@ from xaijax.models.queries.labels import Codes
 from xaijax.models.structure import declared
 from xaijax.models.structure.declared import FirstLayer, Split
 from xaijax.models.translations.columns import Centre
+from xaijax.models.translations.families.trees import by_trees
 from xaijax.models.translations.in_jax import InJax, Made, head_of, in_jax
 from xaijax.tables.rows import rows_of
 from xaijax.tables.table import Untranslatable
@@ -271,7 +272,7 @@ def _translated(
     comparison = TranslationCheck(
         found,
         whole,
-        head,
+        by_trees(estimator, head),
         source.decide if one_each else None,
         host.classes,
         backend == "jax",
