@@ -28,7 +28,7 @@ from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.compiled import Clock
+    from xaijax.games.engine.dispatch import Clock
     from xaijax.methods.explainer.explainer import Explainer
 
 
