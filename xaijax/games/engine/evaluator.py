@@ -56,8 +56,7 @@ from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     multiplications,
 )
-from xaijax_kernels.structures.base import Affine, Layer, Structure, shapes_of
-from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.base import Affine, Columnwise, Layer, Structure, largest, shapes_of
 
 PROBE_ROWS = 32
 Made = TypeVar("Made")
