@@ -280,7 +280,7 @@ def values_of(one: Any, axis: str) -> np.ndarray:
     """The values of a result as float64; axis: the letter of the players or sets."""
     values = floats("values", one.values)
     if values.ndim not in (2, 3):
-        raise InputError(f"values: got shape {values.shape}; give [N, {axis}] or [N, {axis}, K].")
+        raise InputError(f"values: got {values.shape}; accepted are [N, {axis}], [N, {axis}, K].")
     return values
 
 
