@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,8 @@ import numpy as np
 import xaijax
 from bench.jobs import ROOT, _peak_above, _unpack
 from bench.models import forward
-from xaijax.core.optional import require
-from xaijax.core.pickling import made_of
 from xaijax.sweeps.directory import RunDirectory
-from xaijax.sweeps.inputs import background_of, distinct_of, source_of
+from xaijax.sweeps.inputs import distinct_of, source_of
 
 FIRST = 1_000.0  # and above, in the last column: the rows of a part
 NOTES = "asked"
@@ -174,15 +173,15 @@ def executor_of(kind: str, count: int) -> Iterator[Any]:
     elif kind == "processes":
         yield count
     elif kind == "dask":
-        distributed: Any = require("distributed", "xaijax[scale]")
-        require("dask", "xaijax[scale]").config.set({"distributed.worker.profile.enabled": False})
+        distributed = import_module("distributed")
+        import_module("dask").config.set({"distributed.worker.profile.enabled": False})
         with distributed.LocalCluster(
             count, threads_per_worker=1, dashboard_address=None
         ) as cluster:
             with distributed.Client(cluster) as client:
                 yield client
     else:
-        ray: Any = require("ray", "ray")
+        ray = import_module("ray")
         ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False)
         yield xaijax.engines.ray()
         ray.shutdown()
@@ -193,7 +192,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     if job.get("cores"):
         os.sched_setaffinity(0, job["cores"])
     explainer = explainer_of(job)
-    background = background_of(made_of(explainer))
+    background = np.load(job["inputs"])["background"]
     told: dict[str, Any] = {}
     if job.get("warm"):
         source = source_of(job["rows"], background)

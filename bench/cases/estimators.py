@@ -25,7 +25,6 @@ from bench.peers import shap_sampled, shapiq_sampled
 from bench.truth import SHARE, geometric, long_run, squared
 from xaijax.estimators import permutation
 from xaijax.estimators.gaussian_process import GaussianProcess
-from xaijax.players.index import named
 
 Peer = Callable[[games.Game, int, int, int], np.ndarray]  # game, P, budget, seed -> [N, P]
 
@@ -229,7 +228,7 @@ class Grid:
         own = xaijax.Explainer(
             subject.model, subject.background, budget=budget, estimator=PROCESS, seed=0
         )
-        if budget >= GaussianProcess().smallest_budget(P, named("shapley")):
+        if budget >= GaussianProcess().smallest_budget(P, "shapley"):
             few = own(subject.X[: self.few], progress=False)
             arrays[PROCESS] = few.values[None]
             asked[PROCESS] = int(few.stats["coalitions"].max())

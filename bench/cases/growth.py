@@ -14,7 +14,6 @@ import xaijax
 from bench.cases.exact import OURS, Problem, network
 from bench.definition import efficiency
 from bench.frame import Agreement, Case, Contender, Figure, Outcome, Size, Timing, take_turns
-from xaijax.players.players import players_from
 from xaijax_kernels.games import sampling
 
 
@@ -119,7 +118,13 @@ def _whole(run: Callable[[int], Any], size: int, _: int) -> Any:
 def _groups(columns: int) -> Any:
     names = [f"c{j}" for j in range(columns)]
     groups = {f"g{k}": names[4 * k : 4 * k + 4] for k in range(columns // 4)}
-    return players_from(groups, names, (columns,))
+    background = np.zeros((1, columns), np.float32)
+    model = xaijax.as_model(_first, backend="host", feature_names=names)
+    return xaijax.Explainer(model, background, players=groups).players
+
+
+def _first(rows: Any) -> np.ndarray:
+    return np.asarray(rows)[:, 0]
 
 
 def _merged(parts: int) -> Any:

@@ -20,7 +20,7 @@ import xaijax
 from bench.definition import against_definition
 from bench.frame import Agreement, Case, Figure, Outcome, Size
 from bench.models import continuous
-from xaijax.games.engine.compiled import Compiled, ProgramRecipe
+from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 from xaijax_kernels.engine import tiles as turns
 from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.engine.tiles import tile_rows

@@ -16,10 +16,8 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.neighbours import nearest
-from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
-from xaijax_kernels.structures.base import whole_vectors
-from xaijax_kernels.structures.chances import chances_of
-from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.averaged import MeansShape, chances_of, mean_tables, prepared_rows
+from xaijax_kernels.structures.base import Columnwise, largest, whole_vectors
 from xaijax_kernels.structures.crossed import (
     DONORS,
     INSTANCES,

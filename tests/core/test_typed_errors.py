@@ -86,11 +86,11 @@ def test_an_epsilon_without_noise_is_refused_with_the_largest_that_has_some(opti
     with pytest.raises(xj.PrivacyError, match="leaves no noise"):
         xj.privacy.release(found, most * (1 + 1e-5), **options)
     copy = xj.privacy.release(found, most * (1 - 1e-5), **options)
-    assert copy.mechanism["scale"] * 2**20 == pytest.approx(mechanism.LEAST, rel=1e-4)
+    assert copy.mechanism["scale"] * 2**20 == pytest.approx(mechanism.LEAST_NOISE, rel=1e-4)
 
 
 def test_the_least_noise_is_what_its_reason_says():
-    q = math.exp(-1 / mechanism.LEAST)
+    q = math.exp(-1 / mechanism.LEAST_NOISE)
     assert 2 * q / (1 + q) == pytest.approx(1 / 20)
 
 

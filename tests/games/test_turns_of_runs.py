@@ -12,7 +12,7 @@ from loops import count_turns, for_cuda, unknown_loops
 from often import some_slow
 
 import xaijax as xj
-from xaijax.games.engine.compiled import Compiled, ProgramRecipe
+from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 
 P = 5
 

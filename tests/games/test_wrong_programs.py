@@ -18,7 +18,7 @@ from often import some_slow
 
 import xaijax as xj
 from xaijax.core import compiler
-from xaijax.games.engine.compiled import Compiled
+from xaijax.games.engine.dispatch import Compiled
 
 F, H = 5, 128
 RNG = np.random.default_rng(0)

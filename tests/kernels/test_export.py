@@ -35,6 +35,7 @@ from tiled_kernels import (
     tiled,
 )
 
+from xaijax.players.index import shapley_weights
 from xaijax_kernels.collinearity.newton import fit_sums, logistic_sums, replicate_sums
 from xaijax_kernels.engine.hybrids import (
     hybrid_rows,
@@ -49,7 +50,7 @@ from xaijax_kernels.engine.seeds import runs_of_tile, slots_of
 from xaijax_kernels.engine.tables import put
 from xaijax_kernels.engine.tiles import LEAST_COLUMNS, one_output
 from xaijax_kernels.games.differentiable import exact, over_orders, with_smaller_tangents
-from xaijax_kernels.games.semivalues import semivalue, shapley_weights
+from xaijax_kernels.games.semivalues import semivalue
 from xaijax_kernels.gradients.front import back, front
 from xaijax_kernels.rules.perturbed_rows import (
     PerturbationSpace,

@@ -9,13 +9,18 @@ import numpy as np
 import oracles
 import pytest
 
+from xaijax.players.index import (
+    banzhaf_weights,
+    shapley_weights,
+    size_limited_weights,
+)
 from xaijax_kernels.games import semivalues as indices
 from xaijax_kernels.games import semivalues as interactions
 
 WEIGHTS = {
-    "shapley": indices.shapley_weights,
-    "banzhaf": indices.banzhaf_weights,
-    "size <= 1": lambda P: indices.size_limited_weights(P, min(1, P - 1)),
+    "shapley": shapley_weights,
+    "banzhaf": banzhaf_weights,
+    "size <= 1": lambda P: size_limited_weights(P, min(1, P - 1)),
     "uneven": lambda P: np.linspace(1.0, 0.1, P) ** 2,
 }
 
@@ -87,19 +92,17 @@ def test_induced_weights_are_those_of_the_game_with_null_players(P, k, name):
 @pytest.mark.parametrize("P, k", [(5, 2), (30, 24), (64, 24)])
 def test_shapley_and_banzhaf_induce_themselves(P, k):
     """A property of the two indices (and not of size-limited weights, the last line)."""
-    for weights in (indices.shapley_weights, indices.banzhaf_weights):
+    for weights in (shapley_weights, banzhaf_weights):
         np.testing.assert_allclose(indices.induced_weights(weights(P), k), weights(k), rtol=1e-12)
-    limited = indices.induced_weights(indices.size_limited_weights(P, 1), k)
-    assert not np.allclose(limited, indices.size_limited_weights(k, 1))
+    limited = indices.induced_weights(size_limited_weights(P, 1), k)
+    assert not np.allclose(limited, size_limited_weights(k, 1))
 
 
 def test_size_limited_is_shapley_at_its_largest_and_v_of_i_at_its_smallest():
-    np.testing.assert_allclose(
-        indices.size_limited_weights(5, 4), indices.shapley_weights(5), rtol=1e-15
-    )
-    assert indices.size_limited_weights(5, 0).tolist() == [1, 0, 0, 0, 0]
-    printed = indices.size_limited_weights(5, 2, normalised=False)
-    np.testing.assert_allclose(printed, 3 * indices.size_limited_weights(5, 2), rtol=1e-15)
+    np.testing.assert_allclose(size_limited_weights(5, 4), shapley_weights(5), rtol=1e-15)
+    assert size_limited_weights(5, 0).tolist() == [1, 0, 0, 0, 0]
+    printed = size_limited_weights(5, 2, normalised=False)
+    np.testing.assert_allclose(printed, 3 * size_limited_weights(5, 2), rtol=1e-15)
 
 
 def test_majority_of_four_in_the_reading_of_the_federated_paper():
@@ -107,8 +110,8 @@ def test_majority_of_four_in_the_reading_of_the_federated_paper():
     sizes = indices.sizes(4)
     table = (sizes >= 3).astype(float)[None, :, None]
     np.testing.assert_allclose(
-        indices.semivalue(table, indices.banzhaf_weights(4))[0, :, 0], 0.375, rtol=1e-15
+        indices.semivalue(table, banzhaf_weights(4))[0, :, 0], 0.375, rtol=1e-15
     )
     np.testing.assert_allclose(
-        indices.semivalue(table, indices.shapley_weights(4))[0, :, 0], 0.25, rtol=1e-15
+        indices.semivalue(table, shapley_weights(4))[0, :, 0], 0.25, rtol=1e-15
     )

@@ -13,8 +13,13 @@ import numpy as np
 import pytest
 from often import some_slow
 
-from xaijax_kernels.structures.averaged import MeansShape, mean_tables
-from xaijax_kernels.structures.chances import TOGETHER, chances_of, logistic
+from xaijax_kernels.structures.averaged import (
+    TOGETHER,
+    MeansShape,
+    chances_of,
+    logistic,
+    mean_tables,
+)
 from xaijax_kernels.structures.sums import Dense
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")

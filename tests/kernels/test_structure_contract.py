@@ -19,13 +19,19 @@ import pytest
 from often import some_slow
 from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32, i32
 
+from xaijax.players.index import shapley_weights
 from xaijax_kernels import structures
 from xaijax_kernels.engine.tiles import TileShape, run_tiles
-from xaijax_kernels.games.semivalues import shapley_weights
 from xaijax_kernels.structures import factors, sums
 from xaijax_kernels.structures import named as product
-from xaijax_kernels.structures.base import VECTORS, Affine, Layer, WeightedDonors
-from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.base import (
+    VECTORS,
+    Affine,
+    Columnwise,
+    Layer,
+    WeightedDonors,
+    largest,
+)
 from xaijax_kernels.structures.sums import Dense
 
 S, BITS, R = 4, 3, 6

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import xaijax
-from xaijax.models.base.traced_once import state_of
+from xaijax.models.base.trace import state_of
 
 scale = 2.0
 weights = np.array([1.0, 2.0])

@@ -126,7 +126,6 @@ ELSEWHERE = {
     },  # sampled runs, as well
     # Keys and generators of a model are read or recognised: nothing is drawn from them.
     "xaijax/core/same.py": {"numpy.random (jax.random)"},
-    "xaijax/models/structure/column_map.py": {"numpy.random (jax.random)"},
     "xaijax/models/identity/identity.py": {
         "numpy.random (np.random)",
         "numpy.random (jax.random)",
@@ -138,7 +137,7 @@ ELSEWHERE = {
         "numpy.random (np.random)",
         "numpy.random (np.random.default_rng(0).random)",
     },
-    "xaijax/models/structure/found.py": {"numpy.random (np.random)"},
+    "xaijax/models/structure/found.py": {"numpy.random (jax.random)"},
     "xaijax/models/queries/comparison.py": {"numpy.random (np.random)"},
     "xaijax/tables/frames.py": {"require"},  # pandas and polars
 }

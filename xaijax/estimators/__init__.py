@@ -2,7 +2,7 @@
 
 Reading order:
 
-    driver              the loop of the sampled estimators, and their names
+    driver              exact values; the loop of the sampled estimators, and their names
     race                only the few undecided players are sampled, once a claim depends on them
     stopping            the rules: what has been sampled enough, however often it is looked at
     permutation         marginal contributions along random orders, or around random coalitions
@@ -12,6 +12,5 @@ Reading order:
     kernel              a weighted regression on complementary pairs of coalitions
     estimator           `Estimator`, the base of these; `Result`, values with standard errors
     least_squares       the regression over all coalitions of Wang (2019), next to exact values
-    exact               every coalition of every instance, asked once
     draws/              QII's estimators: draws with a donor and coalitions of their own
 """

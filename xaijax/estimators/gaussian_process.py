@@ -78,7 +78,7 @@ class GaussianProcess(Kernel):
     no_interactions = "its process is of sets of odd size"
     reports_tails = False
 
-    def smallest_budget(self, P: int, index: Index) -> int:
+    def smallest_budget(self, P: int, index: Any) -> int:
         """The coalitions from which standard errors are known, and half of the pairs are more than
         the players.
         """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xaijax.estimators.exact import Estimate, Exact, by_tables
+from xaijax.estimators.driver import Estimate, Exact, by_tables
 from xaijax.games.queries import tables_cost
 from xaijax.games.run import GameRun
 from xaijax_kernels.games.semivalues import semivalue

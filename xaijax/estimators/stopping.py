@@ -206,11 +206,6 @@ class Top:
 Rule: TypeAlias = Narrow | Top
 
 
-def narrow(tolerance: float | None) -> Narrow | None:
-    """The rule of `tolerance=`; None: there is none."""
-    return None if tolerance is None else Narrow(tolerance)
-
-
 def shared_by(k: int, P: int, K: int) -> int:
     """How many tests share the probability of a wrong claim."""
     return 2 * K * (P if k == P else P + k - 1)

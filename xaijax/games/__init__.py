@@ -2,7 +2,7 @@
 
 Reading order:
 
-    queries    what a run is asked for: semivalues, full tables, lists of coalitions
+    queries    what a run is asked for: semivalues, tables, lists; and which strategy answers
     strategies/   answers for v(S), from closed forms to one row at a time
     rules/     the same for rules: their precision and coverage
     run        `GameRun`: the state of one run, the games of N instances

@@ -1,10 +1,50 @@
 """What a run is asked for: semivalues, values of coalitions, full tables; and what that costs.
 
+Which strategy answers is decided here too, from sizes and the probe, never from an answer.
+
 Everything is batched over instances from the start. Bit 1 of a coalition = KEPT: entry 0 is the
 value with everything replaced, entry 2^P - 1 is f(x).
 
-Letters: N instances, B donors, P players, K scores, C code columns, k players that differ, n of
-them, D orders.
+**Semivalues** of an explanation whose quantity is linear: each instance goes to the first strategy
+that takes it.
+
+1. closed form, where the model's trace shows one (additive models, sums of trees): every instance,
+   no hybrid is asked.
+2. averaged tables, where the model's structure answers sub-coalitions on a device: instances that
+   differ from every donor in every player. They need four donors at least, 2^P rows that fit a
+   tile, and a score that is no vector of chances.
+3. pairs: all others, by the 2^k sub-coalitions of a pair that differs in k players; answered by the
+   structure where its products are at least a 32nd of the model's (`Engine.worthwhile`), else by
+   the model.
+
+**All coalitions**, where an outer function acts on the mean or a table is asked for: full tables,
+made of the sub-coalitions of pairs as in 3.
+
+**Listed coalitions**, of sampled estimators and of sets that the user names:
+
+1. a few sets, where their distinct donors are at most three quarters of the list's rows: crossed
+   with the instances by the model's structure, where its table of values fits the memory; else
+   each distinct donor once.
+2. sub-coalitions of pairs, for instances where they are at most three quarters of the list's rows.
+3. sums of parts, by a layer that adds and saves enough of the model, with four donors or more.
+4. the list: one row for each coalition and donor.
+
+**Coalitions that each instance has for itself**: one row for each and each donor (`own_lists`).
+
+**Orders** of players: walked by a first layer, where it may be (`GameRun.may_scan`); else as listed
+coalitions.
+
+**Drawn hybrids** of QII: by an additive first layer, where its parts fit the memory and a draw has
+few coalitions (`drawn.drawn_values`); else a row each. **Private sums**: one row each, in places
+that follow from sizes alone (`plain`).
+
+**The two ends** of a game, nothing kept and f(x), are asked with the coalitions where these are
+asked; else apart (`certify.py`), by a table of the players' values where the structure adds.
+
+A structure answers only rows whose numbers are finite, and never if the score looks at f(x).
+
+Letters: N instances, B donors, P players, K scores, C coalitions or code columns, k players that
+differ, n of them, D orders, L coalitions of a draw.
 """
 
 from __future__ import annotations
@@ -21,11 +61,74 @@ from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.engine.loop import Backend
 from xaijax.games.refuse import table_limits
 from xaijax.games.run import GameRun
-from xaijax.games.strategies import choose
-from xaijax.games.strategies.by_pairs import full_tables, full_tables_cost
-from xaijax.games.strategies.choose import SemivalueStrategy
-from xaijax.games.strategies.listed import Masks, WithWhole, own_list_means
+from xaijax.games.strategies.averaged import ByAveragedTables
+from xaijax.games.strategies.by_pairs import ByPairs, full_tables, full_tables_cost
+from xaijax.games.strategies.by_parts import ByParts
+from xaijax.games.strategies.closed_form import ByClosedForm, ClosedForm, closed_form
+from xaijax.games.strategies.distinct_donors import (
+    ByCrossing,
+    ByDistinctDonors,
+    entries_worth_it,
+)
+from xaijax.games.strategies.listed import (
+    ByList,
+    ByRows,
+    BySubsets,
+    Masks,
+    WithWhole,
+    own_list_means,
+)
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
+
+SemivalueStrategy = ByClosedForm | ByAveragedTables | ByPairs
+ListStrategy = ByCrossing | ByDistinctDonors | ByList
+
+
+def _solved(run: GameRun, weights: Weights) -> ClosedForm | None:
+    """The closed form that gives the values with these weights; None: hybrids are asked. Probes
+    the model.
+    """
+    engine = run.probe()
+    linear = run.quantity.linear and engine.affine is not None
+    return closed_form(engine, weights) if linear and run.may_solve() else None
+
+
+def _strategies(run: GameRun, weights: Weights) -> list[Callable[[], SemivalueStrategy]]:
+    """Makers of the ways to the values with these weights, in order; says in `run` what answers.
+    Probes the model.
+    """
+    form = _solved(run, weights)
+    run.closed = form is not None
+    if form is not None:
+        run.structure = form.name
+        return [partial(ByClosedForm, run, form)]
+    pairs = partial(ByPairs, run, weights)
+    if not run.may_structure():
+        run.structure = None
+        return [pairs]
+    run.structure = run.engine.structure_name
+    return [partial(ByAveragedTables, run, weights), pairs]
+
+
+def _list_strategies(run: GameRun, masks: Masks, K: int, few: bool) -> Iterator[ListStrategy]:
+    """The ways to the values of coalitions, bool [C, P], in order; each is made when the one
+    before leaves the instances to it. Probes the model.
+
+    few: they are few, so that their distinct donors may be fewer than the list's rows.
+    """
+    own = masks[0 : len(masks)] if few else None
+    entries = None if own is None else entries_worth_it(run, own)
+    if own is None or entries is None:
+        yield _by_list(run, masks, K)
+    else:
+        yield ByCrossing(run, own, entries, K)
+        yield ByDistinctDonors(run, own, entries, K)
+
+
+def _by_list(run: GameRun, masks: Masks, K: int) -> ByList:
+    """The strategy for a list of coalitions: sub-coalitions, a layer or rows answer an instance."""
+    return ByList(run, [BySubsets(run), ByParts(run), ByRows(run)], masks, K)
+
 
 CLOSED_ROWS = 4096  # instances answered together by a closed form
 
@@ -75,7 +178,7 @@ def full_rows_cost(run: GameRun) -> None:
 
 def in_closed_form(run: GameRun, weights: Weights) -> bool:
     """Whether values with these weights come from full rows alone; probes the model."""
-    return run.quantity.linear and choose.solved(run, weights) is not None
+    return run.quantity.linear and _solved(run, weights) is not None
 
 
 def _stretches(
@@ -105,7 +208,7 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
     chosen = run.quantity.asked(run.N) if rows is None else rows
     n, donors = len(chosen if groups is None else groups), run.engine.replacement.weights
     totals = Totals(n, run.P, run.engine.outputs, weights, donors, run.random_answers)
-    strategies = choose.semivalues(run, weights)
+    strategies = _strategies(run, weights)
     for stretch in _stretches(run, weights, chosen):
         add = partial(_add, run, strategies, totals, *stretch)
         backend, _ = run.with_less_where_memory_is_short(backend, add)
@@ -120,7 +223,7 @@ def semivalues(run: GameRun, weights: Weights, rows: np.ndarray | None = None) -
 
 def semivalues_cost(run: GameRun, weights: Weights, rows: np.ndarray) -> None:
     """Adds what `semivalues` asks with these weights for the instances `rows` [n] to `run.cost`."""
-    backend, strategies = run.backend(), choose.semivalues(run, weights)
+    backend, strategies = run.backend(), _strategies(run, weights)
     for _, here, differs in _stretches(run, weights, rows):
         _share_out(strategies, Stretch(backend, here, differs), None)
     run.cost.hold(results=16 * len(rows) * weights.count(run.P) * run.engine.outputs)
@@ -235,7 +338,7 @@ def values(
     chosen = run.quantity.asked(run.N) if rows is None else rows
     C = len(masks)
     asked = WithWhole(masks, run.P) if run.quantity.reads_full else masks
-    for strategy in choose.listed(run, asked, run.probe().outputs, distinct):
+    for strategy in _list_strategies(run, asked, run.probe().outputs, distinct):
         parts = strategy.means(chosen)
         if parts is not None:
             means = _mean(run, parts)
@@ -248,7 +351,7 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
     """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
     `run.cost`.
     """
-    strategy = choose.by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
+    strategy = _by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
     strategy.cost(rows)
     run.structure = strategy.structure or run.structure
 

@@ -15,12 +15,13 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError, XaiError
 from xaijax.core.process import before_jax
 from xaijax.games.certify import EmptyAndFull, WholeAnswers, whole_answers
-from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.permutation_scan import PermutationScan
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
+from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import CodeTable
 from xaijax_kernels.engine.lattice import Pairs, RowStream, pack
 from xaijax_kernels.engine.lattice import differing as _differ
@@ -115,6 +116,12 @@ class GameRun:
         self._loop: Backend | None = None
         self._sizes: np.ndarray | None = None  # [N + B]
         self._differs: np.ndarray | None = None  # [N, B, P], where all are planned together
+
+    def fingerprints(self) -> np.ndarray:
+        """uint64 [N], equal for equal instances whatever others come with them."""
+        step = self.engine.rows_at_a_time
+        parts = [self.codes[n : n + step] for n in range(0, self.N, step)]
+        return np.concatenate([fingerprints(self.table.decode(part)) for part in parts])
 
     def backend(self) -> Backend:
         """The loop; the first call probes the model."""

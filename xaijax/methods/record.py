@@ -32,7 +32,7 @@ from xaijax.tables.rows import rows_of
 from xaijax.tables.table import kept_rows
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.compiled import Clock
+    from xaijax.games.engine.dispatch import Clock
     from xaijax.games.engine.evaluator import Engine
     from xaijax.games.measure.quantity import Quantity
     from xaijax.games.measure.replacement.base import Replacement

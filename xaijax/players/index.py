@@ -7,6 +7,7 @@ Letters: P players.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,12 +17,26 @@ import numpy as np
 from xaijax.core.checks import whole_number, yes_or_no
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax_kernels.games.semivalues import (
-    banzhaf_weights,
-    shapley_weights,
-    size_limited_weights,
-    weights_of,
-)
+
+
+def shapley_weights(P: int) -> np.ndarray:
+    """p(s) = s! (P-s-1)! / P! = 1 / (P C(P-1, s)); float64 [P]."""
+    return np.array([1.0 / (P * math.comb(P - 1, s)) for s in range(P)])
+
+
+def banzhaf_weights(P: int) -> np.ndarray:
+    """p(s) = 2^-(P-1); float64 [P]."""
+    return np.full(P, 0.5 ** (P - 1))
+
+
+def size_limited_weights(P: int, k: int, normalised: bool = True) -> np.ndarray:
+    """p(s) = 1 / ((k+1) C(P-1, s)) for s <= k, else 0; float64 [P].
+
+    The QII paper's VIII-A leaves out the factor 1/(k+1), so that its weights sum to k+1:
+    `normalised=False` gives that reading.
+    """
+    share = k + 1 if normalised else 1
+    return np.array([1.0 / (share * math.comb(P - 1, s)) if s <= k else 0.0 for s in range(P)])
 
 
 @dataclass(frozen=True)
@@ -166,8 +181,7 @@ def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
     nothing in it, and no pair in which more differ is enumerated.
     """
     accepted = f"{', '.join(quoted('weights'))}, SizeLimited(k) or a callable w(s)"
-    if P > LARGEST_P and isinstance(index, str):
-        P = LARGEST_P
+    P = min(P, LARGEST_P) if isinstance(index, str) else P
     if P > LARGEST_P:
         raise InputError(
             f"players: there are {P:,}; beyond {LARGEST_P:,} the weight of a set vanishes in "
@@ -189,7 +203,7 @@ def index_weights(index: IndexLike, P: int) -> tuple[np.ndarray, str]:
     if not callable(index):
         raise InputTypeError(f"index must be {accepted}, got {type(index).__name__}.")
     try:
-        weights = weights_of(lambda size: _real(index(size)), P)
+        weights = np.array([float(_real(index(s))) for s in range(P)])
     except (TypeError, ValueError) as error:
         raise InputTypeError(
             f"index: w(s) must take a whole number s and return a number; {error}."

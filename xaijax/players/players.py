@@ -240,9 +240,7 @@ def _numbered(mask: np.ndarray) -> np.ndarray:
     flat = mask.astype(np.int64)
     P = int(flat.max(initial=-1)) + 1
     if P == 0:
-        raise InputError(
-            "players: all entries are -1, never replaced; at least one player is needed."
-        )
+        raise InputError("players: all entries are -1, never replaced; one player is needed.")
     missing = np.setdiff1d(np.arange(min(P, flat.size + 1)), flat)
     if flat.min() < -1 or len(missing):
         wrong = f"{flat.min()} occurs" if flat.min() < -1 else f"{missing[:5].tolist()} are missing"

@@ -13,8 +13,7 @@ from xaijax.core.public import public
 from xaijax.plots import style
 from xaijax.results.interactions import Interactions, value_name
 from xaijax.results.set_keys import named
-from xaijax.results.shared_fields import as_numbers, player_columns
-from xaijax.tables.rows import rows_of
+from xaijax.results.shared_fields import as_numbers, player_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -343,11 +342,8 @@ def _place(result: Interactions, player: int | str) -> int:
 
 def _column(result: Interactions, player: int) -> np.ndarray:
     """A player's data as numbers [N]."""
-    columns = player_columns(
-        result.data, result.feature_names, result.provenance.get("player_columns")
-    )
-    place = columns[player]
-    numbers = None if place is None else as_numbers(rows_of(result.data).column(place))
+    column = player_data(result)[player]
+    numbers = None if column is None else as_numbers(column)
     if numbers is None:
         raise InputError(
             f"player: {result.feature_names[player]!r} has not one column of numbers in data. "

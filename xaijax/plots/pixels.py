@@ -14,8 +14,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
 from xaijax.plots import style
 from xaijax.results.explanation import Explanation
-from xaijax.results.shared_fields import player_columns
-from xaijax.tables.rows import rows_of
+from xaijax.results.shared_fields import player_columns, rows_of_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +30,8 @@ def as_images(explanation: Explanation, shape: Any) -> tuple[Explanation, tuple[
     C, H, W = image_shape
     place = np.moveaxis(np.arange(H * W * C).reshape(H, W, C), -1, 0).reshape(-1)  # of each entry
     columns = explanation.provenance.get("player_columns")
-    framed = explanation.data is not None and rows_of(explanation.data).is_frame
-    if columns is None and not framed and len(explanation.feature_names) == len(place):
+    frame = rows_of_frame(explanation.data)
+    if columns is None and frame is None and len(explanation.feature_names) == len(place):
         columns = [(j,) for j in range(len(place))]
     changes: dict[str, Any] = {}
     if columns is not None:
@@ -40,9 +39,9 @@ def as_images(explanation: Explanation, shape: Any) -> tuple[Explanation, tuple[
         moved = tuple(tuple(int(place[j]) for j in entries) for entries in columns)
         changes["provenance"] = {**explanation.provenance, "player_columns": moved}
     if explanation.data is not None:
-        data = rows_of(explanation.data).matrix() if framed else np.asarray(explanation.data)
+        data = np.asarray(explanation.data) if frame is None else frame.matrix()
         changes["data"] = np.moveaxis(data.reshape(len(explanation), C, H, W), 1, -1)
-    if framed and columns is None:
+    if frame is not None and columns is None:
         raise InputError(
             "shape: a frame's columns are read with channels last; pass shape=(H, W, C)."
         )
@@ -74,7 +73,7 @@ def _shape_of(one: Explanation, shape: Any) -> tuple[int, ...]:
     if one.data is None:
         raise InputError("explanation: it holds no data; pass shape=(H, W) of the image.")
     dims = tuple(one.data.shape[1:])
-    if rows_of(one.data).is_frame or not (is_image(dims) or channels_first(dims)):
+    if rows_of_frame(one.data) is not None or not (is_image(dims) or channels_first(dims)):
         raise InputError(
             f"explanation: its instances have shape {dims}, which is no image: (H, W), (H, W, C) "
             f"or (C, H, W) with C of {CHANNELS}. For flat rows pass shape=(H, W)."
@@ -100,7 +99,7 @@ def columns_of(
     known = one.provenance.get("player_columns")
     if known is None:
         P = len(one.feature_names)
-        framed = rows_of(one.data).is_frame
+        framed = rows_of_frame(one.data) is not None
         places = player_columns(one.data, one.feature_names, None) if framed else list(range(P))
         if None in places or P != F:
             raise InputError(

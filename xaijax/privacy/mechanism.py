@@ -17,17 +17,13 @@ from typing import Any
 
 from xaijax.core.errors import InputError, PrivacyError
 from xaijax.core.optional import require
-from xaijax.results.recount import LATTICE
+from xaijax.results.recount import LATTICE, LEAST_NOISE
 
-# The smallest scale that counts as noise. A value is changed at all with probability 2 q / (1 + q),
-# where q = exp(-1 / scale): one in twenty at q = 1/39. With less, nearly all of a copy would be
-# exact values.
-LEAST = 1 / math.log(39)
 LARGEST = 1 << 50  # limit of scales and values; OpenDP's i64 would saturate far beyond
 
 
 class TooLittleNoise(PrivacyError):
-    """The scale is below LEAST; `factor`: the largest allowed factor for epsilon."""
+    """The scale is below LEAST_NOISE; `factor`: the largest allowed factor for epsilon."""
 
     def __init__(self, factor: float) -> None:
         super().__init__("epsilon= is so large that the noise is nearly always 0.")
@@ -35,8 +31,8 @@ class TooLittleNoise(PrivacyError):
 
 
 def refuse_no_noise(sensitivity: int, epsilon: float) -> None:
-    """Raises TooLittleNoise if sensitivity / epsilon is below LEAST."""
-    factor = sensitivity / LEAST / epsilon
+    """Raises TooLittleNoise if sensitivity / epsilon is below LEAST_NOISE."""
+    factor = sensitivity / LEAST_NOISE / epsilon
     if factor < 1:
         raise TooLittleNoise(factor)
 

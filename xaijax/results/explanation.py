@@ -29,13 +29,14 @@ from xaijax.results.shared_fields import (
     not_negative,
     per_instance,
     player_columns,
+    player_data,
+    rows_of_frame,
     select_output,
     shared_fields,
     stats_of_rows,
     values_of,
 )
 from xaijax.results.top import TopK, top_of
-from xaijax.tables.rows import rows_of
 
 
 @public_class
@@ -193,7 +194,7 @@ class Explanation(ResultOfRows):
         """The provenance entry that links these players, in their order, to columns of `data`."""
         columns = self.provenance.get("player_columns")
         if columns is None:
-            if self.data is None or rows_of(self.data).is_frame:
+            if self.data is None or rows_of_frame(self.data) is not None:
                 return {}  # nothing to link, or a frame: its columns are found by name
             places = player_columns(self.data, self.feature_names, None)
             columns = [() if j is None else (j,) for j in places]
@@ -213,10 +214,7 @@ class Explanation(ResultOfRows):
         Raises:
             InputError: provenance["player_columns"] does not fit the players or `data`.
         """
-        columns = self.provenance.get("player_columns")
-        places = player_columns(self.data, self.feature_names, columns)
-        rows = rows_of(self.data)
-        return [None if j is None else rows.column(j) for j in places]
+        return player_data(self)
 
     def half_widths(self, level: float = 0.95) -> np.ndarray:
         """Returns half-widths of confidence intervals: each value plus or minus its half-width.

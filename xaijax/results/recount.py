@@ -11,6 +11,7 @@ K scores, D data rows, B pool rows, P players.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 
 LATTICE = 1 << 20  # scores, weights and released values are multiples of 1 / LATTICE
+# The smallest scale that counts as noise. A value is changed at all with probability 2 q / (1 + q),
+# where q = exp(-1 / scale): one in twenty at q = 1/39. With less, nearly all of a copy would be
+# exact values.
+LEAST_NOISE = 1 / math.log(39)
 
 _PLACE = "_recount"
 

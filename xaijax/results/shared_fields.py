@@ -19,7 +19,7 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.results.files import npz
 from xaijax.results.selection import Selection, resolve, take
 from xaijax.tables.plain_frames import is_index
-from xaijax.tables.rows import joined_index, labels_of_rows, rows_of
+from xaijax.tables.rows import GivenRows, joined_index, labels_of_rows, rows_of
 
 # Arrays [N, ...] of `stats` with an axis of players, and those whose last axis may be outputs.
 PER_PLAYER = frozenset({"pool_std_errors"})
@@ -280,9 +280,7 @@ def values_of(one: Any, axis: str) -> np.ndarray:
     """The values of a result as float64; axis: the letter of the players or sets."""
     values = floats("values", one.values)
     if values.ndim not in (2, 3):
-        raise InputError(
-            f"values: got shape {values.shape}; accepted are [N, {axis}] and [N, {axis}, K]."
-        )
+        raise InputError(f"values: got {values.shape}; accepted are [N, {axis}], [N, {axis}, K].")
     return values
 
 
@@ -402,6 +400,18 @@ def player_columns(
     return [None] * len(feature_names)
 
 
+def player_data(one: Any) -> list[np.ndarray | None]:
+    """The column of `data` of each player, P arrays [N]; None for a player without exactly one."""
+    known = one.provenance.get("player_columns")
+    places, rows = player_columns(one.data, one.feature_names, known), rows_of(one.data)
+    return [None if j is None else rows.column(j) for j in places]
+
+
+def rows_of_frame(data: Any) -> GivenRows | None:
+    """The rows of a frame; None for other data, and for none."""
+    return rows if (rows := rows_of(data)).is_frame else None
+
+
 def check_columns(columns: Any, P: int, data: Any) -> None:
     """Raises if `provenance["player_columns"]` does not fit P players, or `data` if known.
 
@@ -427,14 +437,10 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
     """The entries as float64 [N] if all are numbers (None counts as NaN), else None."""
     if values.dtype.kind in "biuf" or (values.dtype.kind == "V" and values.dtype.names is None):
         return values.astype(np.float64)
-    if values.dtype.kind != "O":
+    numbers = int | float | np.integer | np.floating | np.bool_ | None
+    if values.dtype.kind != "O" or not all(isinstance(v, numbers) for v in values):
         return None
-    if all(
-        v is None or isinstance(v, int | float | np.integer | np.floating | np.bool_)
-        for v in values
-    ):
-        return np.array([np.nan if v is None else float(v) for v in values])
-    return None
+    return np.array([np.nan if v is None else float(v) for v in values])
 
 
 def concatenate(parts: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Semivalues and interactions: weights by coalition size, and tables turned into values.
+"""Semivalues and interactions: turns tables into values by weights of coalition sizes.
 
 A semivalue is phi_i = sum over S without i of p(|S|) m_i(S), m_i(S) = v(S + i) - v(S).
 `p` is always the weight of one single set of size s, float64 [P], s = 0..P-1.
@@ -11,31 +11,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-
-
-def shapley_weights(P: int) -> np.ndarray:
-    """p(s) = s! (P-s-1)! / P! = 1 / (P C(P-1, s)); float64 [P]."""
-    return np.array([1.0 / (P * math.comb(P - 1, s)) for s in range(P)])
-
-
-def banzhaf_weights(P: int) -> np.ndarray:
-    """p(s) = 2^-(P-1); float64 [P]."""
-    return np.full(P, 0.5 ** (P - 1))
-
-
-def size_limited_weights(P: int, k: int, normalised: bool = True) -> np.ndarray:
-    """p(s) = 1 / ((k+1) C(P-1, s)) for s <= k, else 0; float64 [P].
-
-    The QII paper's VIII-A leaves out the factor 1/(k+1), so that its weights sum to k+1:
-    `normalised=False` gives that reading.
-    """
-    share = k + 1 if normalised else 1
-    return np.array([1.0 / (share * math.comb(P - 1, s)) if s <= k else 0.0 for s in range(P)])
 
 
 def induced_weights(p: Sequence[float] | np.ndarray, k: int) -> np.ndarray:
@@ -83,11 +63,6 @@ def semivalue(table: Any, p: Sequence[float] | np.ndarray) -> Any:
         sums.append(xp.sum(halves[:, 1], axis=1))
         rest = halves[:, 0] + halves[:, 1]
     return xp.stack(sums[::-1], axis=1) - subtracted[:, None]
-
-
-def weights_of(weight: Callable[[int], float], P: int) -> np.ndarray:
-    """A user's w(s) as float64 [P]."""
-    return np.array([float(weight(s)) for s in range(P)])
 
 
 def expected_marginals(tables: np.ndarray, chance: np.ndarray) -> np.ndarray:

@@ -2,12 +2,10 @@
 
 Reading order:
 
-    averaged       v(S) of all coalitions, with the mean over donors taken on the device
-    chances        mean answers where a logistic function of one sum follows: exponentials of tables
+    averaged       v(S) of all coalitions, means over donors on the device; few exponentials
     crossed        a few coalitions of every instance against all distinct donors
     listed_means   a list of coalitions by a layer that adds, with the mean over donors
     drawn          draws that each have an instance and a donor of their own, by an additive layer
-    columnwise     columns made of one column each (scaled, encoded), before a layer
     named          sums of products that a trace shows by name, and the layer of each
     factors        the factors of such sums, at sub-coalitions: half tables, reached leaves
     summed         a layer that is a sum over players of parts: convolutions, declared splits
@@ -15,5 +13,5 @@ Reading order:
     sums           the sub-coalitions of layers that add, by tables of sums
     closed_forms   semivalues against all donors in closed form: sums over columns, boxes
     leaves         what leaves of trees pay each player, by the bounds that are broken
-    base           the contract: `Structure`, and `Layer` with all its members
+    base           the contract: `Structure`, `Layer` with all its members, and `Columnwise`
 """

@@ -4,12 +4,26 @@ If every donor differs from x in every player, no two hybrids are the same, and 
 coalitions are asked for each donor. Their mean over donors is taken while the answers are in a
 core's fast memory: one table goes back for each instance, in place of one for each pair.
 
-Letters: N instances, F columns, P players, S donors of a block, D blocks of a segment, K scores, T
-tiles: an instance and a segment of donors.
+**Mean answers of a logistic head** need no exponential of each coalition:
+
+    1 / (1 + exp(-(a + c))) = exp(a) / (exp(a) + exp(-c)).
+
+The sum of a coalition is a of some players and c of the others. The exponentials therefore belong
+to two half tables, and for each donor a coalition costs an addition and a division. Each
+exponential is off by some units in the last place, and so is the chance, as by the sum's own
+rounding. This way is not taken if the terms could leave the range of the exponential
+(`LogisticSums.reach`).
+
+The answers are affine in the chance, and so is their mean: one table of chances serves all outputs.
+
+Letters: N instances, F columns, P players, S donors of a block, D blocks of a segment, B donors, K
+scores, T tiles: an instance and a segment of donors; R rows, C = 2^P sub-coalitions; m and n
+entries of the half tables, m n = C, H units, A answers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,9 +34,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, neumaier
+from xaijax_kernels.engine.steps import Number, Step, bound, opened
 from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, platform_of, tile_by_tile
-from xaijax_kernels.structures.base import Layer
-from xaijax_kernels.structures.chances import chances_of
+from xaijax_kernels.structures.base import Head, Layer
+from xaijax_kernels.structures.sums import sums_of_choices
 
 
 @dataclass(frozen=True)
@@ -165,3 +180,267 @@ def mean_tables(
 
     split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
     return split(params, x, donors, weights, players, tiles, work)
+
+
+TOGETHER = 16  # donors whose chances are added up before what rounding takes is carried along
+
+
+@dataclass(frozen=True)
+class LogisticSums:
+    """The sums of a layer that a head takes the logistic function of, by their terms."""
+
+    known: Layer
+    head: Logistic
+    each: jax.Array  # bool [P, F], the columns of each player
+
+    def terms(self, rows: jax.Array) -> jax.Array:
+        """What each player of rows [R, F] adds; [R, P]."""
+        columns, own = self.known.columns(rows), self.known.of_columns(self.each)
+        many = jnp.repeat(columns, len(own), axis=0), jnp.tile(own, (len(rows), 1))
+        return self.head.sums(self.known.part(*many)).reshape(len(rows), len(own))
+
+    @property
+    def start(self) -> jax.Array:
+        """The sum without any term; []."""
+        nothing = self.known.nothing(1, self.head.slope.dtype)
+        return self.head.sums(self.known.joined(nothing, nothing)[0, 0]) + self.head.start
+
+    def reach(self, x: jax.Array, donors: jax.Array) -> jax.Array:
+        """Whether exponentials of any sum of terms, x's [P] or a donor's [B, P], and their own
+        sums keep all their digits; bool []. What a maximum loses, a term that is no number, is in
+        the sums themselves, and so in the answers.
+        """
+        size = jnp.maximum(abs(x), abs(donors).max(axis=0)).sum() + abs(self.start)
+        return size < math.log(float(jnp.finfo(size.dtype).max)) - 4
+
+    def means(
+        self,
+        x: jax.Array,  # [P], of `terms`
+        donors: jax.Array,  # [B, P]
+        weights: jax.Array,  # [B]
+        asked: jax.Array,  # int32 [], how many of the donors, at least one
+        known_trip_counts: bool,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Weighted sums of the scores of all sub-coalitions, minus one of them, what rounding took
+        from them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
+        """
+        filled = -len(donors) % TOGETHER
+        donors = jnp.pad(donors, ((0, filled), (0, 0)), mode="edge")
+        weights = jnp.pad(weights, (0, filled))
+        half, start = len(x) // 2, jnp.full((len(donors), 1, 1), self.start)
+        either = jnp.stack([donors, jnp.broadcast_to(x, donors.shape)], axis=2)[..., None]
+        a = sums_of_choices(start, either[:, :half])[..., 0]  # [B, n]
+        c = sums_of_choices(jnp.zeros_like(start), either[:, half:])[..., 0]  # [B, m]
+        # Written out. With the sums in one loop an exponential takes 7 ns, alone 2; the compiler
+        # would also make them again for each sub-coalition.
+        a, c = jax.lax.optimization_barrier((a, c))
+        grown, shrunk = jax.lax.optimization_barrier((jnp.exp(a), jnp.exp(-c)))
+        # The sums of no player, of all, and of those that add most or least to the sum of a donor.
+        most, least = jnp.maximum(donors, x).sum(axis=1), jnp.minimum(donors, x).sum(axis=1)
+        sums = jnp.stack([donors[0].sum(), x.sum(), most.max(), least.min()]) + self.start
+        nothing = jax.nn.sigmoid(sums[0])
+
+        def some(turn: jax.Array, kept: Any) -> Any:
+            def of(table: jax.Array) -> jax.Array:
+                return jax.lax.dynamic_slice_in_dim(table, turn * TOGETHER, TOGETHER)
+
+            up, down, w = of(grown), of(shrunk), of(weights)
+            part = jnp.zeros_like(kept[0])
+            for b in range(TOGETHER):  # written out: one pass over what stays in registers
+                chance = up[b] / (up[b] + down[b][:, None])
+                part += w[b] * (chance - nothing)  # as large as the changes, not as the level
+            return neumaier(kept[0], kept[1], part)
+
+        zero = jnp.zeros((c.shape[1], a.shape[1]), x.dtype)
+        turns = (asked + TOGETHER - 1) // TOGETHER
+        high, low = folded(some, (zero, zero), turns, len(donors) // TOGETHER, known_trip_counts)
+        ends = self.head.answers(jax.nn.sigmoid(sums))
+        # The gain may be of any sign.
+        ends = jnp.stack([ends[0], ends[1], ends[2:].max(axis=0), ends[2:].min(axis=0)])
+        gain = self.head.gain
+        return high.reshape(-1, 1) * gain, low.reshape(-1, 1) * gain, ends
+
+
+def chances_of(
+    known: Layer, head: Head, rows: int, dtype: Any, each: jax.Array
+) -> LogisticSums | None:
+    """The `LogisticSums` of a layer and the head that follows it; None if they are not a sum and a
+    logistic function. rows: number of rows that the head takes at a time. each: bool [P, F], the
+    columns of each player.
+    """
+    found = logistic(head, (rows, known.width), dtype) if known.adds else None
+    return None if found is None else LogisticSums(known, found, each)
+
+
+# A softmax of two numbers is the logistic function of their difference, and one less that.
+# `chances.py` takes the mean of such answers over donors. Letters: R rows, H units, A answers.
+
+MOVES = frozenset("reshape squeeze broadcast_in_dim copy".split())
+SUMS = frozenset("add add_any sub".split())
+# What else only moves numbers; a place is a constant, or comes of a step that is none of these.
+LATER = MOVES | frozenset("concatenate dynamic_slice gather rev slice stack transpose".split())
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """head(hidden [R, H]) = offset + gain times the logistic function of hidden slope + start."""
+
+    slope: jax.Array  # [H]
+    start: jax.Array  # []
+    offset: jax.Array  # [A]
+    gain: jax.Array  # [A]
+
+    def sums(self, parts: jax.Array) -> jax.Array:
+        """What parts [.., H] of the layer add to the argument of the logistic function; [..]."""
+        return (parts * self.slope).sum(axis=-1)
+
+    def answers(self, chances: jax.Array) -> jax.Array:
+        """The answers [R, A] to rows of such chances [R]."""
+        return self.offset + chances[:, None] * self.gain
+
+
+def logistic(head: Head, shape: tuple[int, int], dtype: Any) -> Logistic | None:
+    """What the head is of hidden numbers of such a shape [R, H]; None: it is something else.
+
+    A row's answer is taken to depend on that row alone, as the probe made sure.
+    """
+    if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
+        return None
+    trace = jax.make_jaxpr(head)(jax.ShapeDtypeStruct(shape, dtype))
+    hidden, steps, rows = Number(shape, jnp.dtype(dtype)), [], shape[0]
+    outputs = opened(trace.jaxpr, trace.consts, [hidden], steps)
+    steps = _softmax_as_one(steps, rows)
+    found = _divided(steps, hidden)
+    if found is None or len(outputs) != 1:
+        return None
+    free, before, (middle,), after = found
+    made = {number for step in (middle, *after) for number in step.outputs}
+    if outputs[0] not in made:  # the chance is not what is answered
+        return None
+
+    two = middle.equation is None
+
+    def rest(chances: jax.Array) -> jax.Array:
+        both = jnp.stack([1 - chances, chances], axis=1) if two else chances
+        known = {middle.outputs[0]: both.reshape(middle.outputs[0].shape)}
+        return _run([*free, *after], known, outputs[0]).reshape(rows, -1)[0]
+
+    def argument(numbers: jax.Array) -> jax.Array:
+        own = _run([*free, *before], {hidden: numbers}, middle.inputs[0])
+        return own[0, 1] - own[0, 0] if two else own.ravel()[0]
+
+    # By derivatives: a difference of two answers would round off what they have in common.
+    start, slope = jax.value_and_grad(argument)(jnp.zeros(shape, dtype))
+    zero = jnp.zeros((rows,), dtype)
+    return Logistic(slope[0], start, *jax.jvp(rest, (zero,), (jnp.ones_like(zero),)))
+
+
+Divided = tuple[list[Step], list[Step], list[Step], list[Step]]
+
+
+def _divided(steps: list[Step], hidden: Number) -> Divided | None:
+    """The steps that do not read the hidden numbers, those before the logistic function, itself,
+    and those after; None: another head.
+    """
+    parts: Divided = ([], [], [], [])
+    stage = {hidden: 1}  # of a number: what it is made by
+    for step in steps:
+        stages = {stage.get(number, 0) for number in step.inputs}
+        two = step.equation is None
+        if {1, 3} <= stages or not (two or not step.equation.effects):
+            return None
+        own = max(stages, default=0)
+        if own == 1:
+            if math.prod(step.outputs[0].shape) != math.prod(hidden.shape):
+                return None
+            if two or (step.equation.primitive.name == "logistic" and hidden.shape[1] == 1):
+                if parts[2]:
+                    return None
+                own = 2
+            elif not _affine(step, stage, 1, MOVES):
+                return None
+        elif own > 1 and not _affine(step, stage, 3, LATER):
+            # A sum of 0 is a chance of exactly one half, which the exponentials may miss by a last
+            # bit: what steps, rounds or divides by a chance could make a whole answer of that.
+            return None
+        parts[own].append(step)
+        stage.update(dict.fromkeys(step.outputs, 3 if own == 2 else own))
+    return parts if parts[2] else None
+
+
+def _softmax_as_one(steps: list[Step], rows: int) -> list[Step]:
+    """The steps, those of a softmax [rows, 2] as one step without an equation."""
+    maker = {number: step for step in steps for number in step.outputs}
+
+    def made(number: Number, name: str, own: list[Step]) -> Number | None:
+        """What the step `name` reads by which a number is made, and moved; these go into own."""
+        while (step := maker.get(number)) is not None:
+            own.append(step)
+            if step.equation.primitive.name == name:
+                return step.inputs[0] if step.equation.params.get("axes", (1,)) == (1,) else None
+            at = 1 if step.equation.primitive.name == "max" else 0  # of -inf, and what is moved
+            if at and (step.inputs[0].whole is None or step.inputs[0].whole != -jnp.inf):
+                return None
+            if not at and step.equation.primitive.name not in {*MOVES, "stop_gradient"}:
+                return None
+            number = step.inputs[at]
+        return None
+
+    def parts_of(last: Step) -> tuple[Number, list[Step]] | None:
+        """(the numbers, all steps) of the softmax that ends with this step."""
+        own = [last]
+        if last.equation.primitive.name != "div" or last.outputs[0].shape != (rows, 2):
+            return None
+        less = made(last.inputs[0], "exp", own)
+        if less is None or made(last.inputs[1], "reduce_sum", own) is not last.inputs[0]:
+            return None
+        numbers = made(less, "sub", own)
+        if numbers is None or own[-1].outputs[0] is not less:
+            return None
+        largest = made(own[-1].inputs[1], "reduce_max", own)
+        return (numbers, own) if largest is numbers and numbers.shape == (rows, 2) else None
+
+    for last in steps:
+        if found := parts_of(last):
+            numbers, own = found
+            inner = {number for step in own if step is not last for number in step.outputs}
+            rest = [step for step in steps if step not in own]
+            if not any(inner & set(step.inputs) for step in rest):
+                one = Step(None, [numbers], last.outputs)
+                steps = [one if step is last else step for step in steps]
+                return [step for step in steps if step is one or step not in own]
+    return steps
+
+
+def _affine(step: Step, stage: dict[Number, int], of: int, moves: frozenset[str]) -> bool:
+    """Whether a step is affine in the numbers of the stage `of` that it reads."""
+    name = step.equation.primitive.name
+    own = [stage.get(number, 0) == of for number in step.inputs]
+    same = all(
+        number.dtype == step.outputs[0].dtype
+        for number, reads in zip(step.inputs, own, strict=True)
+        if reads or name not in moves  # places are whole numbers
+    )
+    if len(step.outputs) != 1 or not same:
+        return False
+    if name in moves:
+        return all(own) if name in ("concatenate", "stack") else own[0] and not any(own[1:])
+    if name in SUMS:
+        return True
+    if name == "neg" or (name == "reduce_sum" and of > 1):
+        return True
+    if name == "mul" or (name == "dot_general" and of > 1):
+        return sum(own) == 1
+    return name == "div" and not own[1]
+
+
+def _run(steps: list[Step], known: dict[Number, Any], wanted: Number) -> Any:
+    """The number that is wanted, of those that are known."""
+
+    def read(number: Number) -> Any:
+        return known[number] if number in known else number.whole
+
+    for step in steps:
+        found = bound(step.equation, [read(number) for number in step.inputs])
+        known.update(zip(step.outputs, found, strict=True))
+    return read(wanted)

@@ -84,3 +84,36 @@ class Summed(SumOfTerms):
     def _times(self, rows: jax.Array) -> jax.Array:
         whole = jnp.pad(rows, ((0, -len(rows) % ROWS), (0, 0)))
         return (self.apply(self.arrays, whole) - self.bias)[: len(rows)]
+
+
+# Both are linear in their rows, so that what some columns give is what the step makes of a row
+# that has 0 in the others. A convolution may have any stride, dilation, padding or groups.
+
+
+@dataclass(frozen=True)
+class Convolved:
+    """A convolution of rows, flattened."""
+
+    shape: tuple[int, ...]  # of one row as it reads it
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, kernel: jax.Array, columns: jax.Array) -> jax.Array:
+        """Columns [R, C] -> [R, H]."""
+        rows = columns.reshape(len(columns), *self.shape)
+        options: dict[str, Any] = dict(self.options)
+        options["precision"] = jax.lax.Precision.HIGHEST
+        return jax.lax.conv_general_dilated(rows, kernel, **options).reshape(len(columns), -1)
+
+
+@dataclass(frozen=True)
+class AddedUp:
+    """A sum over axes of rows, flattened."""
+
+    shape: tuple[int, ...]  # of one row
+    axes: tuple[int, ...]  # of the rows
+
+    def __call__(self, arrays: Any, columns: jax.Array) -> jax.Array:
+        """Columns [R, C] -> [R, H]."""
+        del arrays
+        rows = columns.reshape(len(columns), *self.shape)
+        return rows.sum(axis=self.axes).reshape(len(columns), -1)

@@ -11,7 +11,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
-from xaijax.games.engine.compiled import Program
+from xaijax.games.engine.dispatch import Program
 from xaijax.models.queries.findings import ProgramCache
 
 RNG = np.random.default_rng(0)

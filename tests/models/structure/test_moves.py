@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from xaijax.models.structure.column_map import (
+from xaijax.models.structure.found import (
     ROW_MOVES,
     SMALL_ARRAY,
     evaluated,

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, SVR
 
 import xaijax as xj
-from xaijax.games.engine.compiled import Compiled, ProgramRecipe
+from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 from xaijax.models.structure.agreement import _by_structure
 from xaijax_kernels.structures.sums import Dense
 

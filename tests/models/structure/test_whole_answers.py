@@ -18,7 +18,7 @@ import xaijax as xj
 from xaijax.games import certify
 from xaijax.games.engine.plan import SHARES
 from xaijax.models.queries import probe as row_count
-from xaijax.models.structure import found as affine
+from xaijax.models.structure import agreement as affine
 from xaijax_kernels.structures import closed_forms
 
 RNG = np.random.default_rng(3)

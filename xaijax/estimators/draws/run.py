@@ -23,7 +23,6 @@ from xaijax.games.engine.player_values import Values
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.drawn import drawn as by_parts
 from xaijax.games.strategies.drawn import drawn_values
-from xaijax.tables.same_memory import fingerprints
 from xaijax_kernels.games import sampling
 
 ROWS_OF_CHUNK = 1 << 13  # model rows of one game that are summed together
@@ -48,9 +47,7 @@ class DrawnRows:
         self._keys = None
         self._sampler = replacement.kind == "sampler"
         if groups is None and not shared and not self._sampler:
-            step = game.engine.rows_at_a_time
-            parts = [game.codes[n : n + step] for n in range(0, game.N, step)]
-            self._keys = np.concatenate([fingerprints(game.table.decode(part)) for part in parts])
+            self._keys = game.fingerprints()
 
     def drawn(self, n: int, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """(instance, donor) of the draws first..stop-1 of game n; int64 each. Strata take turns."""

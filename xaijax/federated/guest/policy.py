@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.public import public_class
-from xaijax.privacy.mechanism import LEAST
+from xaijax.results.recount import LATTICE, LEAST_NOISE
 
 FEW_COLUMNS = 3  # below which a united value is nearly a column
 TOKENS = 1024  # in one request
@@ -158,10 +158,10 @@ def check_part(policy: Policy, part: Any, rows: np.ndarray) -> None:
         )
     if policy.epsilon is not None and policy.bounds is not None:
         scale = scale_of(part.width, *policy.bounds, policy.epsilon)
-        if not LEAST <= scale <= MOST:
+        if not LEAST_NOISE <= scale <= MOST:
             raise InputError(
                 f"epsilon={policy.epsilon:g} with bounds={policy.bounds}: a noise of {scale:.3g} x "
-                f"2^-20; {LEAST:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the "
+                f"2^-20; {LEAST_NOISE:.3g} to {MOST:.3g} hide answers and can be drawn. Scale the "
                 "answers, or change epsilon."
             )
 
@@ -185,7 +185,6 @@ def _bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-LATTICE = 1 << 20  # answers are multiples of 1 / LATTICE
 MOST = 2.0**54  # the largest scale in lattice steps whose draws fit int64
 
 

@@ -26,6 +26,7 @@ from xaijax.federated.in_process.reference import (
 from xaijax.games.measure.replacement.baseline import Baseline
 from xaijax.games.refuse import LARGEST_TABLE
 from xaijax.games.run import GameRun
+from xaijax.games.strategies.totals import OfPlayers
 from xaijax.methods.explainer.choice import EstimatorChoice
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import Model, explainer_class, model_of
@@ -37,7 +38,6 @@ from xaijax.results.interactions import Interactions
 from xaijax.results.plan import Plan
 from xaijax.results.set_keys import all_of
 from xaijax.tables.rows import rows_of
-from xaijax_kernels.games.semivalues import induced_weights
 
 # Such a player is null. Shapley's and Banzhaf's values of the others are what they are without it;
 # weights by size count it, so that the others' weights are those that it induces on them.
@@ -71,7 +71,7 @@ class WithIdle(Explainer):
         self.index_weights = weights  # of all players
         if isinstance(index, str) or not self._idle:
             return index_weights(index, busy)
-        return induced_weights(weights, busy), name
+        return OfPlayers(tuple(weights.tolist()))(busy)[0], name
 
     def _answer(self, game: GameRun, choice: EstimatorChoice) -> InstanceValues:
         answer = super()._answer(game, choice)

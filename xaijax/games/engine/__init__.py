@@ -11,6 +11,5 @@ Reading order:
     programs        the programs that hold a JAX model, and the sums of their answers
     loop            what a loop is: streams of rows in, answers and sums out
     plan            tile, tiles per dispatch and instances at a time, by sizes alone
-    dispatch        the dispatch loop: tiles dealt to devices, read some dispatches later
-    compiled        one cache of compiled programs, each checked against the memory
+    dispatch        programs, compiled once for a model; the loop that deals tiles to devices
 """

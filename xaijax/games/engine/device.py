@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from xaijax.games.engine.compiled import ProgramRecipe, shape
-from xaijax.games.engine.dispatch import Dispatches, UnderWay, placed
+from xaijax.games.engine.dispatch import Dispatches, ProgramRecipe, UnderWay, placed, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     LEAST_DONORS,

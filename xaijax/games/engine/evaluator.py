@@ -19,10 +19,9 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.process import before_jax
-from xaijax.games.engine.compiled import Clock, Compiled, ProgramRecipe
 from xaijax.games.engine.determinism import DeterminismCheck
 from xaijax.games.engine.device import DeviceBackend, device_backend
-from xaijax.games.engine.dispatch import mesh_of
+from xaijax.games.engine.dispatch import Clock, Compiled, ProgramRecipe, mesh_of
 from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.permutation_scan import PermutationScan
@@ -57,8 +56,7 @@ from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     multiplications,
 )
-from xaijax_kernels.structures.base import Affine, Layer, Structure, shapes_of
-from xaijax_kernels.structures.columnwise import Columnwise, largest
+from xaijax_kernels.structures.base import Affine, Columnwise, Layer, Structure, largest, shapes_of
 
 PROBE_ROWS = 32
 Made = TypeVar("Made")

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xaijax.core.process import in_order, threads_of
-from xaijax.games.engine.compiled import ProgramRecipe, shape
+from xaijax.games.engine.dispatch import ProgramRecipe, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
     capacity,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.compiled import RAISE, ProgramRecipe, columns, shape
-from xaijax.games.engine.dispatch import Dispatches, placed
+from xaijax.games.engine.dispatch import RAISE, Dispatches, ProgramRecipe, columns, placed, shape
 from xaijax.games.engine.plan import bucket
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,

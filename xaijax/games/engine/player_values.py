@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers

@@ -19,8 +19,7 @@ import numpy as np
 
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
-from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement
+from xaijax.games.engine.dispatch import LOOK_AHEAD, RAISE, Placement, ProgramRecipe, shape
 from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
 from xaijax.models.queries.probe import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile

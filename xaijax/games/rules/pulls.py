@@ -20,9 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.device import part_of_tile
-from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
+from xaijax.games.engine.dispatch import (
+    LOOK_AHEAD,
+    RAISE,
+    THREADS,
+    Dispatches,
+    ProgramRecipe,
+    shape,
+)
 from xaijax.games.engine.host import HostBackend, named_rows
 from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score

@@ -2,7 +2,6 @@
 
 Reading order:
 
-    choose            which strategy answers: the whole decision
     closed_form       semivalues of additive models and of trees: no coalition is asked
     averaged          semivalues where every donor differs in every player, by mean scores
     by_pairs          semivalues of each pair from its own 2^k sub-coalitions, and full tables

@@ -17,10 +17,9 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
-from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches
+from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches, ProgramRecipe
+from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket

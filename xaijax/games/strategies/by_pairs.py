@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.loop import Backend, Check, Done, Instances
 from xaijax.games.refuse import refuse_bad_answers
 from xaijax.games.run import GameRun

@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.compiled import shape as shape_of
 from xaijax.games.engine.device import DeviceBackend
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, ProgramRecipe
+from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.plan import bucket, capacity, power_below

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import OfPlayers, OfSets, Stretch, Totals, Weights

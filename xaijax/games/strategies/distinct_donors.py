@@ -19,8 +19,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.certify import ROWS_AT_A_TIME
-from xaijax.games.engine.compiled import ProgramRecipe
-from xaijax.games.engine.dispatch import THREADS, beside
+from xaijax.games.engine.dispatch import THREADS, ProgramRecipe, beside
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.player_values import Values, distinct, kernel_of, values_of
 from xaijax.games.run import GameRun

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaijax.games.engine.compiled import ProgramRecipe
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.player_values import Values, kernel_of, values_of
 from xaijax.games.run import GameRun
 from xaijax_kernels.structures.drawn import drawn_scores

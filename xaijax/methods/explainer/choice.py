@@ -14,11 +14,11 @@ from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError
 from xaijax.estimators.driver import (
     METHODS,
+    Exact,
     InstanceValues,
     refuse_undrawable,
     sampled_cost,
 )
-from xaijax.estimators.exact import Exact
 from xaijax.estimators.kernel import SPARE
 from xaijax.estimators.stopping import Rule
 from xaijax.games import refuse

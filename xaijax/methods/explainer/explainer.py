@@ -18,9 +18,8 @@ from xaijax.core import checks, html
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.sequences import checked_level
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
-from xaijax.estimators.driver import METHODS, EstimatorName, InstanceValues
-from xaijax.estimators.exact import Exact
-from xaijax.estimators.stopping import Top, narrow
+from xaijax.estimators.driver import METHODS, EstimatorName, Exact, InstanceValues
+from xaijax.estimators.stopping import Narrow, Top
 from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import limits_of
@@ -175,7 +174,7 @@ class Explainer:
         self.budget = None if budget is None else checks.whole_number(budget, "budget")
         self.seed = checks.whole_number(seed, "seed", least=0)
         self.tolerance = None if tolerance is None else checks.positive(tolerance, "tolerance")
-        self._rule = narrow(self.tolerance)
+        self._rule = None if self.tolerance is None else Narrow(self.tolerance)
         self.quantity = quantity_of(link)
         self.model = model
         limits = limits_of(batch_size, max_memory, devices, tile)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
-from xaijax.estimators.driver import SAMPLERS, InstanceValues, sampled
+from xaijax.estimators.driver import SAMPLERS, Estimate, InstanceValues, sampled
 from xaijax.estimators.estimator import FEWEST
-from xaijax.estimators.exact import Estimate
 from xaijax.games import queries
 from xaijax.games.certify import widen
 from xaijax.games.refuse import refuse_lost_sums
@@ -28,7 +27,7 @@ from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
 
 if TYPE_CHECKING:
-    from xaijax.games.engine.compiled import Clock
+    from xaijax.games.engine.dispatch import Clock
     from xaijax.methods.explainer.explainer import Explainer
 
 

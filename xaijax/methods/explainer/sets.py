@@ -13,10 +13,15 @@ import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import EnumerationLimitError, InputError, MemoryPlanError
-from xaijax.estimators.driver import METHODS, SAMPLERS, InstanceValues, refuse_undrawable
-from xaijax.estimators.exact import by_pairs, exact_sets
+from xaijax.estimators.driver import (
+    METHODS,
+    SAMPLERS,
+    InstanceValues,
+    by_pairs,
+    exact_sets,
+    refuse_undrawable,
+)
 from xaijax.estimators.pairs import looked_for, warn_not_looked_for
-from xaijax.estimators.stopping import narrow
 from xaijax.games import queries, refuse
 from xaijax.games.engine.evaluator import LARGEST_PAIR
 from xaijax.games.queries import ExactCost
@@ -83,7 +88,7 @@ class InteractionQuery:
         """
         refuse.refuse_biased_link(game)
         self._refuse_many_sets(game)
-        explainer, P, rule = self.explainer, game.P, narrow(self.explainer.tolerance)
+        explainer, P, rule = self.explainer, game.P, self.explainer._rule
         allowed = default_budget(P) if explainer.budget is None else explainer.budget
         fits = enumerated(game, costs, explainer.estimator, explainer.budget)
         if self._by_closed_form(game, costs, fits):

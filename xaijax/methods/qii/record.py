@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xaijax.estimators.driver import InstanceValues
-from xaijax.estimators.exact import Estimate
+from xaijax.estimators.driver import Estimate, InstanceValues
 from xaijax.games.run import GameRun
 from xaijax.methods.explainer.record import certificate, held
 from xaijax.methods.qii import exact

@@ -2,7 +2,6 @@
 
 Reading order:
 
-    libraries    which adapter reads a model
     sklearn      scikit-learn estimators and Pipelines, as the host runs them
     boosted      margins of boosted trees, and boosters without scikit-learn
     flax         Flax: linen (module, variables), TrainState; nnx modules
@@ -11,6 +10,5 @@ Reading order:
     keras        Keras 3 models, on JAX or on the host
     torch        PyTorch modules, on the host or through torchax
     onnx         ONNX files, on the host
-    functions    plain functions, traced by JAX or run on the host
-    modules      what the adapters of neural libraries share
+    functions    plain functions; what the adapters of neural libraries share
 """

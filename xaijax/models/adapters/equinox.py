@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.adapters.modules import missing, module_source, refuse_options
+from xaijax.models.adapters.functions import missing, module_source, refuse_options
 from xaijax.models.base.source import ModelSource
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import jax
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.adapters.functions import checked_params
-from xaijax.models.adapters.modules import (
+from xaijax.models.adapters.functions import (
     INFERENCE,
+    checked_params,
     in_inference,
     module_source,
     refuse_missing,

@@ -7,8 +7,12 @@ import sys
 from typing import Any
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.adapters.functions import checked_params
-from xaijax.models.adapters.modules import in_inference, module_source, refuse_missing
+from xaijax.models.adapters.functions import (
+    checked_params,
+    in_inference,
+    module_source,
+    refuse_missing,
+)
 from xaijax.models.base.source import ModelSource
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.models.adapters.modules import module_source, refuse_options
+from xaijax.models.adapters.functions import module_source, refuse_options
 from xaijax.models.base.source import ModelSource
 
 

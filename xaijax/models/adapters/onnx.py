@@ -14,7 +14,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.core.optional import require
-from xaijax.models.adapters.modules import module_source, refuse_options
+from xaijax.models.adapters.functions import module_source, refuse_options
 from xaijax.models.base.options import WORDS
 from xaijax.models.base.source import ModelSource
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xaijax.core.errors import InputError, ModelOutputError
 from xaijax.core.optional import require
-from xaijax.models.adapters.modules import (
+from xaijax.models.adapters.functions import (
     in_inference,
     module_source,
     refuse_missing,

@@ -7,6 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -85,9 +86,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     programs = model.compiled[key]
     program, jaxpr, layer, look, _, digest = programs["probe"]
 
-    def evaluate(some: Any) -> np.ndarray:
-        return np.asarray(program(model.params, some))
-
+    evaluate = partial(program, model.params)
     rows = rows[np.arange(PROBE_ROWS) % len(rows)]
     answer, noise = _probed(model, evaluate, rows)
     own_dtype = programs["answer_dtype"]  # another model may have traced it

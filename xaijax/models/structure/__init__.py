@@ -3,7 +3,6 @@
 Reading order:
 
     found        the layer found in a trace: f(X) = head(layer(columns made of X))
-    column_map   a trace run with stand-ins for rows: whose each number is, and the layer
     declared     `structure=`: a first layer, or a sum over players, compared with the model
-    agreement    how nearly a structure answers as its model does
+    agreement    how nearly a structure answers as its model does; whether its head is affine
 """

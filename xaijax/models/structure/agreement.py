@@ -1,6 +1,7 @@
 """How nearly a structure answers as its model does, on probe rows and on every row explained.
 
 A structure is read from a trace, or declared; neither proves that it gives the model's numbers.
+Whether its head is affine is read from a trace too, and compared with an answer (`affine`).
 
 Letters: R rows, n rows looked at together, F numbers of one instance, K outputs.
 """
@@ -17,9 +18,10 @@ import numpy as np
 
 from xaijax.core.compiler import compile_sound
 from xaijax.models.base.trace import MATMUL
-from xaijax_kernels.structures.base import Structure, shapes_of
+from xaijax_kernels.engine.tiles import traced
+from xaijax_kernels.structures.base import Affine, Structure, shapes_of
 
-Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
+Evaluate = Callable[[Any], Any]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
 HYBRIDS = 4  # masks by which probe rows are mixed
 EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
@@ -94,7 +96,7 @@ def compare(
     for kept in masks:
         started = _by_structure(structure, model, flat, donors, kept, programs)
         found, usable = (np.asarray(one) for one in started)
-        answer = evaluate(np.where(kept, flat, donors).reshape(R, *shape))
+        answer = np.asarray(evaluate(np.where(kept, flat, donors).reshape(R, *shape)))
         if found.shape != answer.shape:
             return f"shapes {found.shape} and {answer.shape}", None
         K = int(np.prod(answer.shape[1:]))  # no row may be usable, and from none NumPy infers no K
@@ -218,3 +220,98 @@ def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str,
     accepted = eps * (OF_SPREAD * np.ptp(answer, axis=0) + OF_LEVEL * np.abs(answer).max(axis=0))
     off = np.abs(found - answer).max(axis=0)
     return ("" if (off <= accepted).all() else f"by {off.max():.3g}"), off
+
+
+# Affine in what is moved or converted; the indices of moves must be constants. Not what has another
+# derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
+MOVES = frozenset(
+    "broadcast_in_dim concatenate dynamic_slice expand_dims gather pad reshape rev slice squeeze "
+    "stack transpose".split()
+)
+KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
+SUMS = {"add", "sub", "add_any"}
+AFFINE_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
+ROWS = 32  # as many as the probe asks: for these the model is traced already
+ROUNDINGS = 16
+
+
+def affine(
+    head: Any, params: Any, width: int, dtype: Any, programs: dict[Any, Any]
+) -> Affine | None:
+    """(A float64 [H, K], c [K]) if head(params, hidden [R, H]) is hidden A + c, else None.
+
+    The trace decides. programs: those of the head; what is compiled here is put there.
+
+    A row's answer is taken to depend on that row alone, as the probe made sure.
+    """
+    jaxpr = traced(head, params, jax.ShapeDtypeStruct((ROWS, width), dtype)).jaxpr
+    inputs = [False] * (len(jaxpr.invars) - 1) + [True]
+    if not all(_outputs(jaxpr, inputs) or [False]):
+        return None
+    some = np.random.default_rng(0).normal(size=(ROWS, width)).astype(dtype)
+
+    # Step by step, each of its steps would be a program of its own.
+    def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def answer(hidden: jax.Array) -> jax.Array:
+            return head(params, hidden).reshape(ROWS, -1)
+
+        # By the derivative: differences of answers would drown in a large c.
+        constant, change = jax.linearize(answer, jnp.zeros((ROWS, width), dtype))
+        units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % ROWS), (0, 0)))
+        return constant[0], jax.lax.map(change, units.reshape(-1, ROWS, width)), answer(some)
+
+    run = programs.setdefault("affine", jax.jit(numbers))
+    c, found, answer = (np.asarray(one, np.float64) for one in run(params, some))
+    A = found.reshape(-1, found.shape[-1])[:width]
+    return (A, c) if _agrees(answer, some, A, c, dtype) else None
+
+
+def _agrees(
+    answer: np.ndarray, hidden: np.ndarray, A: np.ndarray, c: np.ndarray, dtype: Any
+) -> bool:
+    """Whether the answer to some hidden numbers is hidden A + c, not only by the derivative.
+
+    A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
+    """
+    sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
+    accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
+    return bool((np.abs(hidden @ A + c - answer) <= accepted).all())
+
+
+def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
+    """Which outputs depend on the inputs that are marked; None: not by sums and moves alone."""
+    depends = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def marked(variable: Any) -> bool:
+        return not hasattr(variable, "val") and depends.get(variable, False)
+
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        marks = [marked(v) for v in equation.invars]
+        out = [any(marks)] * len(equation.outvars)
+        if any(marks):
+            if name in AFFINE_CALLS:
+                inner = _outputs(equation.params[AFFINE_CALLS[name]].jaxpr, marks)
+                if inner is None:
+                    return None
+                out = inner
+            elif not _is_affine(equation, name, marks):
+                return None
+        depends.update(zip(equation.outvars, out, strict=True))
+    return [marked(v) for v in jaxpr.outvars]
+
+
+def _is_affine(equation: Any, name: str, marks: list[bool]) -> bool:
+    floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
+    if not floats:
+        return False
+    if name == "convert_element_type":  # to fewer digits it is a rounding
+        before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+        return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
+    if name in SUMS or name in ("concatenate", "stack"):
+        return True
+    if name in KEPT:
+        return not any(marks[1:])
+    if name in ("mul", "dot_general"):
+        return sum(marks) == 1
+    return name == "div" and not marks[1]

@@ -94,7 +94,7 @@ def ready(
     name: str,
 ) -> DeclaredLayer | GivenSplit | str | None:
     """Reads `structure=`; raises InputTypeError, InputError."""
-    if structure is None or (isinstance(structure, str) and structure == PLAIN):
+    if isinstance(structure, str) and structure == PLAIN:
         return structure
     if not isinstance(structure, FirstLayer | Split):
         raise InputTypeError(

@@ -1,10 +1,16 @@
 """A layer that is found in the trace of a model: f(X) = head(layer(columns made of X)).
 
-The trace is run with stand-ins for the rows (`column_map`). The first step that joins numbers of
-several columns is the layer: a product with a matrix, a convolution, a sum, or a sum of products
-that says so by its name (`structures/named.py`); what comes after it no longer sees the rows. A
-model that does anything else with its rows has no layer here. What a trace makes twice is made once
-(`Repeated`): a decided class comes from the layer of the scores that are looked at with it.
+A number that a model makes of a row may depend on one column only: scaled, encoded, looked up in a
+table. A hybrid takes each column from one of two rows, so such a number of the hybrid is that of
+the one row or of the other. The trace is run with stand-ins for the rows: `ColumnwiseArray` stands
+for numbers of this kind and says which column each is made of (`run_trace`). The first step that
+joins numbers of several columns is the layer: a product with a matrix, a convolution, a sum, or a
+sum of products that says so by its name (`structures/named.py`); what comes after it no longer sees
+the rows. A model that does anything else with its rows has no layer here.
+
+`Repeated` knows the steps that were made before: the same step of the same inputs has the same
+outputs. A decided class is traced together with the scores that say whether it is sound, so a trace
+holds one pipeline twice. Followed without this, it would have two layers.
 
 Letters: R rows, F numbers of one instance, flattened, C columns made of them, H units, K outputs.
 """
@@ -12,26 +18,475 @@ Letters: R rows, F numbers of one instance, flattened, C columns made of them, H
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jax.extend.core import Literal
 
-from xaijax.models.structure.column_map import (
-    MOVES,
-    AtLayer,
-    ColumnwiseArray,
-    NoLayer,
-    Turned,
-    bare,
-    run_trace,
-)
+from xaijax.models.structure.agreement import MOVES, affine
+from xaijax_kernels.engine.steps import CALLS, ELEMENTWISE, bound
 from xaijax_kernels.engine.tiles import traced
-from xaijax_kernels.structures.base import Affine, Layer, shapes_of
-from xaijax_kernels.structures.columnwise import Columnwise
+from xaijax_kernels.structures.base import Affine, Columnwise, Layer, shapes_of
+from xaijax_kernels.structures.named import NAMED
+from xaijax_kernels.structures.summed import AddedUp, Convolved, Summed
+from xaijax_kernels.structures.sums import Dense
+
+SMALL = 1 << 12  # numbers that are compared themselves; larger arrays must be one and the same
+NONE = -1  # the owner of a number that is the same for all rows
+REDUCTIONS = frozenset(
+    "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
+)
+
+
+class NoLayer(Exception):
+    """The model does something else with its rows first."""
+
+
+@dataclass(frozen=True)
+class ColumnwiseArray:
+    """Numbers [R, ...] that each depend on one column of their row, or on none."""
+
+    owner: np.ndarray  # int [...], a column of the model or NONE
+    shape: tuple[int, ...]  # [R, ...]
+    value: Any = None  # the numbers themselves, where rows were given
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Numbers [C, R]: the columns of rows [R, C], each a line."""
+
+    rows: ColumnwiseArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[C, R]."""
+        return self.rows.shape[::-1]
+
+
+def turned(equation: Any, x: Any) -> ColumnwiseArray | Turned | None:
+    """What a transposition makes of [R, C] or of [C, R]; None: it is another step."""
+    if equation.primitive.name != "transpose" or equation.params["permutation"] != (1, 0):
+        return None
+    if isinstance(x, Turned):
+        return x.rows
+    return Turned(x) if isinstance(x, ColumnwiseArray) else None
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Numbers [R, ...] or [1, ...] that are the same for every row."""
+
+    value: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self.value.shape
+
+
+def bare(x: Any) -> Any:
+    """The numbers of whatever stands for them; None if they are not known."""
+    return x.value if isinstance(x, ColumnwiseArray | Uniform) else x
+
+
+def evaluated(equation: Any, inputs: list[Any]) -> list[Any]:
+    """The outputs of one step, of numbers; known ones stay known while others are traced."""
+    if any(isinstance(x, Tracer) for x in inputs):
+        return bound(equation, inputs)
+    if is_small_move(equation, inputs):
+        return [moved(equation, [np.asarray(x) for x in inputs])]
+    with jax.ensure_compile_time_eval():
+        return bound(equation, inputs)
+
+
+def uniform(equation: Any, inputs: list[Any], R: int) -> bool:
+    """Whether a step without rows makes numbers [R, ...] that are the same for every row."""
+    name, options = equation.primitive.name, equation.params
+    if not equation.outvars:  # jax.debug.print
+        return False
+    shape = equation.outvars[0].aval.shape
+    if shape[:1] != (R,):
+        return False
+    if name == "iota":
+        return options["dimension"] != 0
+    if name == "broadcast_in_dim":
+        return 0 not in options["broadcast_dimensions"]
+    return name in ELEMENTWISE and any(isinstance(x, Uniform) for x in inputs)
+
+
+def with_rows(equation: Any, inputs: list[Any]) -> ColumnwiseArray:
+    """What stands for the output of a step that reads rows; raises NoLayer.
+
+    Sums over several columns are not for this function.
+    """
+    if len(equation.outvars) != 1:
+        raise NoLayer
+    name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+    R = next(x.shape[0] for x in inputs if isinstance(x, ColumnwiseArray))
+    if shape[:1] != (R,):
+        raise NoLayer
+    if name in ELEMENTWISE:
+        owner = _elementwise(inputs, shape)
+    elif name == "gather" and not isinstance(inputs[0], ColumnwiseArray):
+        owner = _looked_up(equation, inputs, shape)
+    elif name in MOVES:
+        owner = _moved(equation, inputs, shape)
+    elif name in REDUCTIONS:
+        owner = reduced(inputs[0], equation.params["axes"])
+    elif name == "dot_general":
+        owner = _times_a_matrix(equation, inputs)
+    else:
+        raise NoLayer
+    numbers = [bare(x) for x in inputs]
+    known = all(x is not None for x in numbers)
+    return ColumnwiseArray(owner, shape, evaluated(equation, numbers)[0] if known else None)
+
+
+def reduced(rows: ColumnwiseArray, axes: tuple[int, ...]) -> np.ndarray:
+    """Owners of what is reduced over axes that hold numbers of one column; raises NoLayer."""
+    if 0 in axes:
+        raise NoLayer
+    inner = tuple(axis - 1 for axis in axes)
+    largest = rows.owner.max(axis=inner, initial=NONE, keepdims=True)
+    if ((rows.owner != NONE) & (rows.owner != largest)).any():
+        raise NoLayer
+    return largest.squeeze(inner)
+
+
+def _elementwise(inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    owner = np.full(shape[1:], NONE)
+    for x in inputs:
+        if isinstance(x, ColumnwiseArray):
+            other = np.broadcast_to(x.owner, shape[1:])
+            if ((other != NONE) & (owner != NONE) & (other != owner)).any():
+                raise NoLayer
+            owner = np.maximum(owner, other)
+        elif not isinstance(x, Uniform) and np.ndim(x) and np.shape(x)[0] != 1:
+            raise NoLayer  # it may differ from row to row
+    return owner
+
+
+def _times_a_matrix(equation: Any, inputs: list[Any]) -> np.ndarray:
+    """Owners after sums over numbers of one column."""
+    rows, matrix = inputs
+    (left, right), batch = equation.params["dimension_numbers"]
+    if (
+        not isinstance(rows, ColumnwiseArray)
+        or isinstance(matrix, ColumnwiseArray)
+        or batch != ((), ())
+    ):
+        raise NoLayer
+    free = bare(matrix).ndim - len(right)
+    owner = reduced(rows, tuple(left))
+    whole = [n for axis, n in enumerate(bare(matrix).shape) if axis not in right]
+    return np.broadcast_to(owner.reshape((*owner.shape, *[1] * free)), (*owner.shape, *whole))
+
+
+def _moved(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Owners after numbers changed places: the step itself is run on names of the places."""
+    owners = [x.owner for x in inputs if isinstance(x, ColumnwiseArray)]
+    names = 2 + max(int(owner.max(initial=NONE)) for owner in owners)
+    R = shape[0]
+    row = np.arange(R).reshape(R, *[1] * 30)
+
+    def named(x: Any, place: int) -> Any:
+        if isinstance(x, ColumnwiseArray | Uniform):
+            of_row = row.reshape(R, *[1] * (len(x.shape) - 1)) * names
+            owner = x.owner if isinstance(x, ColumnwiseArray) else np.full(x.shape[1:], NONE)
+            return (of_row + owner[None] + 1).astype("int32")
+        joins = equation.primitive.name in ("concatenate", "stack")
+        if joins or (place and isinstance(x, Tracer)):  # a place that a row chooses
+            raise NoLayer
+        whole = np.issubdtype(np.asarray(x).dtype, np.integer)
+        return x if whole and equation.primitive.name != "pad" else np.int32(-1)
+
+    if (R + 1) * names >= 2**31:
+        raise NoLayer
+    with jax.ensure_compile_time_eval():
+        places = moved(equation, [named(x, i) for i, x in enumerate(inputs)])
+    filled = places < 0  # what stands in for numbers out of bounds, or pads
+    rows, owner = places // names, places % names - 1
+    wanted = row.reshape(R, *[1] * (places.ndim - 1))
+    if ((rows != wanted) & ~filled).any() or (filled != filled[:1]).any():
+        raise NoLayer
+    owner = np.where(filled, NONE, owner)
+    if (owner != owner[:1]).any():
+        raise NoLayer
+    return owner[0]
+
+
+def _looked_up(equation: Any, inputs: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Owners of rows of a table, which the rows' numbers choose."""
+    table, index = inputs
+    numbers = equation.params["dimension_numbers"]
+    if isinstance(table, Uniform) or numbers.operand_batching_dims or 0 in numbers.offset_dims:
+        raise NoLayer
+    of_index = reduced(index, (len(index.shape) - 1,))  # the last axis holds an index's parts
+    offset = [axis - 1 for axis in numbers.offset_dims]
+    return np.broadcast_to(np.expand_dims(of_index, tuple(offset)), shape[1:])
+
+
+# The inputs are kept with the outputs, so that no other object gets their identity.
+Repeated = dict[Any, tuple[list[Any], list[Any]]]
+
+
+def _key(equation: Any, inputs: list[Any]) -> Any:
+    """What distinguishes a step from others; None: nothing can."""
+    if equation.effects:
+        return None
+    key = (equation.primitive, *sorted(equation.params.items()), *map(_name, inputs))
+    try:
+        hash(key)
+    except TypeError:  # an option that holds arrays, or other unhashable things
+        return None
+    return key
+
+
+def _name(x: Any) -> Any:
+    """Equal for what are the same numbers: constants by their bytes, the rest by identity."""
+    if isinstance(x, Tracer) or not hasattr(x, "dtype") and not isinstance(x, int | float | bool):
+        return id(x)
+    if np.size(x) > SMALL:
+        return id(x)
+    dtype: Any = getattr(x, "dtype", None)
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            return id(x)
+        with jax.ensure_compile_time_eval():  # NumPy has no keys, but the words that they are
+            words = np.asarray(jax.random.key_data(x))
+        return str(dtype), words.shape, words.tobytes()
+    constant = np.asarray(x)
+    return constant.dtype.str, constant.shape, constant.tobytes()
+
+
+# XLA would compile a program for each shape of each of them, and they move a few hundred integers.
+
+Options = Mapping[str, Any]
+Move = Callable[[Options, tuple[int, ...], list[Any]], np.ndarray]  # (options, shape, inputs)
+
+
+def _broadcast(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
+    sizes = np.ones(len(shape), int)
+    sizes[list(options["broadcast_dimensions"])] = inputs[0].shape
+    return np.broadcast_to(inputs[0].reshape(sizes), shape)
+
+
+def _slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
+    steps = options["strides"] or (1,) * inputs[0].ndim
+    cut = zip(options["start_indices"], options["limit_indices"], steps, strict=True)
+    return inputs[0][tuple(slice(*one) for one in cut)]
+
+
+def _dynamic_slice(options: Options, shape: tuple[int, ...], inputs: list[Any]) -> np.ndarray:
+    # A start is moved so that the whole slice lies inside, as XLA does.
+    whole, *starts = inputs
+    last = np.subtract(whole.shape, shape)
+    first = [min(max(int(one), 0), most) for one, most in zip(starts, last, strict=True)]
+    return whole[tuple(slice(at, at + n) for at, n in zip(first, shape, strict=True))]
+
+
+ROW_MOVES: dict[str, Move] = {
+    **dict.fromkeys(("expand_dims", "reshape", "squeeze"), lambda _, shape, x: x[0].reshape(shape)),
+    "broadcast_in_dim": _broadcast,
+    "concatenate": lambda options, _, x: np.concatenate(x, options["dimension"]),
+    "dynamic_slice": _dynamic_slice,
+    "rev": lambda options, _, x: np.flip(x[0], options["dimensions"]),
+    "slice": _slice,
+    "transpose": lambda options, _, x: x[0].transpose(options["permutation"]),
+}
+
+
+SMALL_ARRAY = 1 << 16  # bytes; larger arrays stay on their device
+
+
+def _in_another_order(equation: Any) -> bool:
+    """Whether a reshape reads the axes in an order of its own, as order="F" does."""
+    return equation.primitive.name == "reshape" and bool(equation.params.get("dimensions"))
+
+
+def is_small_move(equation: Any, inputs: list[Any]) -> bool:
+    """Whether a step moves a few numbers that NumPy can hold."""
+    if equation.primitive.name not in ROW_MOVES or _in_another_order(equation):
+        return False
+    arrays = [*inputs, equation.outvars[0].aval]
+    if not all(isinstance(getattr(x, "dtype", None), np.dtype) for x in arrays):
+        return False
+    # A number in the trace itself has a dtype, and no shape.
+    shapes = [getattr(x, "shape", ()) for x in arrays]
+    sizes = [math.prod(shape) * x.dtype.itemsize for shape, x in zip(shapes, arrays, strict=True)]
+    return max(sizes) <= SMALL_ARRAY
+
+
+def moved(equation: Any, inputs: list[Any]) -> np.ndarray:
+    """The output of a step, of NumPy arrays [R, ...]; what is no array of names is a constant."""
+    options, shape = equation.params, equation.outvars[0].aval.shape
+    move = ROW_MOVES.get(equation.primitive.name)
+    if move is None or _in_another_order(equation):
+        return np.asarray(bound(equation, inputs)[0])
+    return move(options, shape, inputs)
+
+
+# The run of a trace; the first step that joins numbers of several columns is the layer.
+
+WHOLE = (np.dtype("float32"), np.dtype("float64"))  # a layer of half precision rounds its own way
+MOST_SUMMED = 1 << 20  # numbers of the matrix that says which columns a sum adds up
+MOST_SPREAD = 1 << 14  # of one that is used as a dense layer; past it columns are added up
+
+# What is done at the layer: (the layer, its columns, the output's shape) -> the output.
+AtLayer = Callable[[Layer, ColumnwiseArray, tuple[int, ...]], Any]
+
+
+def run_trace(
+    jaxpr: Any, consts: Any, arguments: list[Any], R: int, layer: AtLayer, made: Repeated
+) -> list[Any]:
+    """The outputs of a trace, in which arguments may stand for rows; made: its steps so far."""
+    values: dict[Any, Any] = {}
+
+    def read(variable: Any) -> Any:
+        return variable.val if isinstance(variable, Literal) else values[variable]
+
+    values.update(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        inputs = [read(v) for v in equation.invars]
+        key = _key(equation, inputs)
+        if key in made:
+            outputs = made[key][1]
+        else:
+            if any(isinstance(v, ColumnwiseArray | Turned) for v in inputs):
+                outputs = _with_rows(equation, inputs, R, layer, made)
+            else:
+                outputs = evaluated(equation, [bare(v) for v in inputs])
+                if uniform(equation, inputs, R):
+                    outputs = [Uniform(one) for one in outputs]
+            if key is not None:
+                made[key] = inputs, outputs
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _with_rows(
+    equation: Any, inputs: list[Any], R: int, layer: AtLayer, made: Repeated
+) -> list[Any]:
+    """The outputs of one step that reads the rows."""
+    name, options = equation.primitive.name, equation.params
+    shape, dtype = equation.outvars[0].aval.shape, equation.outvars[0].aval.dtype
+    if name in CALLS:
+        if options.get("name") in NAMED:
+            rows, *others = inputs
+            if not isinstance(rows, ColumnwiseArray) or any(
+                isinstance(x, ColumnwiseArray) for x in others
+            ):
+                raise NoLayer
+            return [layer(NAMED[options["name"]](*map(bare, others)), rows, shape)]
+        inner = options[CALLS[name]]
+        return run_trace(inner.jaxpr, inner.consts, inputs, R, layer, made)
+    if (moved := turned(equation, inputs[0])) is not None:
+        return [moved]
+    if any(isinstance(x, Turned) for x in inputs):
+        if name == "dot_general":
+            return [_product(options, inputs, shape, dtype, layer)]
+        raise NoLayer
+    try:
+        return [with_rows(equation, inputs)]
+    except NoLayer:
+        if name == "dot_general":
+            return [_product(options, inputs, shape, dtype, layer)]
+        if name == "conv_general_dilated" and dtype in WHOLE:
+            inner, flat = convolution(equation, inputs, dtype)
+            return [layer(inner, flat, shape)]
+        if name == "reduce_sum" and dtype in WHOLE:
+            return [_sum(inputs[0], options["axes"], shape, dtype, layer)]
+        raise
+
+
+def _product(
+    options: Any, inputs: list[Any], shape: tuple[int, ...], dtype: Any, layer: AtLayer
+) -> Any:
+    """Columns [R, C] times W [C, H], or times w [C]; or W [H, C] times [C, R], which is what `vmap`
+    makes of W @ row. The columns may have further axes of one, as W @ row[:, None] makes them.
+    """
+    first = isinstance(inputs[0], ColumnwiseArray | Turned)
+    (own, other), batch = options["dimension_numbers"]
+    own, other = (own, other) if first else (other, own)
+    given, weights = inputs if first else inputs[::-1]
+    if isinstance(weights, ColumnwiseArray | Turned) or batch != ((), ()):
+        raise NoLayer
+    if isinstance(given, ColumnwiseArray) and len(given.shape) > 2 and len(own) == 1 and own[0] > 0:
+        if math.prod(given.shape[1:]) != given.shape[own[0]]:
+            raise NoLayer
+        given, own = flattened(given)[0], (1,)
+    if len(given.shape) != 2:
+        raise NoLayer
+    rows, column = (given.rows, 0) if isinstance(given, Turned) else (given, 1)
+    weights = bare(weights)
+    if tuple(own) != (column,) or len(other) != 1:
+        raise NoLayer
+    if weights.ndim > 2 or weights.dtype != dtype or dtype not in WHOLE:
+        raise NoLayer
+    units = [n for axis, n in enumerate(weights.shape) if axis not in other]
+    weights = jnp.moveaxis(weights, other[0], 0).reshape(rows.shape[1], -1)
+    dense = Dense(weights, jnp.zeros(weights.shape[1], dtype))
+    out = layer(dense, rows, (rows.shape[0], *units))
+    return (out if first or not units else out.T).reshape(shape)
+
+
+def _sum(
+    rows: ColumnwiseArray, axes: tuple[int, ...], shape: tuple[int, ...], dtype: Any, layer: AtLayer
+) -> Any:
+    """Columns [R, ...] added up over axes that hold several of them."""
+    if 0 in axes:
+        raise NoLayer
+    C, H = math.prod(rows.shape[1:]), math.prod(shape[1:])
+    if C * H > MOST_SUMMED:
+        raise NoLayer
+    (flat, row_shape), zero = flattened(rows), jnp.zeros(H, dtype)
+    if C * H > MOST_SPREAD:
+        added = Summed((), zero, AddedUp(row_shape, axes), float(C), "first layer", linear=True)
+        return layer(added, flat, shape)
+    inner = tuple(1 if axis in axes else n for axis, n in enumerate(rows.shape) if axis)
+    unit = np.broadcast_to(np.arange(H).reshape(inner), rows.shape[1:]).ravel()
+    weights = np.zeros((C, H), dtype)
+    weights[np.arange(C), unit] = 1
+    return layer(Dense(jnp.asarray(weights), zero), flat, shape)
+
+
+# A hybrid's layer is added up in float32 numbers, 32 rows at a time: past this they leave the
+# caches, and the memory of a tile would be planned for a layer that is wider than all others.
+MOST_UNITS = 1 << 15
+
+
+def convolution(equation: Any, inputs: list[Any], dtype: Any) -> tuple[Summed, ColumnwiseArray]:
+    """(the layer, its columns) of a convolution of rows; raises NoLayer."""
+    options, (rows, kernel) = dict(equation.params), inputs
+    numbers = options["dimension_numbers"]
+    if (
+        not isinstance(rows, ColumnwiseArray)
+        or isinstance(kernel, ColumnwiseArray)
+        or options["batch_group_count"] != 1
+    ):
+        raise NoLayer
+    shape = equation.outvars[0].aval.shape
+    H, kernel = math.prod(shape[1:]), bare(kernel)
+    if numbers.lhs_spec[0] or numbers.out_spec[0] or H > MOST_UNITS or kernel.dtype != dtype:
+        raise NoLayer
+    each = math.prod(kernel.shape) / max(1, kernel.shape[numbers.rhs_spec[0]])
+    flat, row_shape = flattened(rows)
+    apply = Convolved(row_shape, tuple(sorted(options.items())))
+    zero = jnp.zeros(H, dtype)
+    return Summed(kernel, zero, apply, H * each, "first convolution", linear=True), flat
+
+
+def flattened(rows: ColumnwiseArray) -> tuple[ColumnwiseArray, tuple[int, ...]]:
+    """(rows [R, C], the shape that each had)."""
+    inner = rows.shape[1:]
+    value = None if rows.value is None else rows.value.reshape(rows.shape[0], -1)
+    return ColumnwiseArray(rows.owner.ravel(), (rows.shape[0], math.prod(inner)), value), inner
 
 
 class _Made(Exception):
@@ -135,94 +590,3 @@ def find(
     except NoLayer:
         return None
     return layer
-
-
-# Affine in what is moved or converted; the indices of moves must be constants. Not what has another
-# derivative than its numbers have (stop_gradient), since the matrix is read from the derivative.
-KEPT = MOVES | {"copy", "neg", "reduce_sum", "reshard"}
-SUMS = {"add", "sub", "add_any"}
-AFFINE_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
-R = 32  # as many as the probe asks: for these the model is traced already
-ROUNDINGS = 16
-
-
-def affine(
-    head: Any, params: Any, width: int, dtype: Any, programs: dict[Any, Any]
-) -> Affine | None:
-    """(A float64 [H, K], c [K]) if head(params, hidden [R, H]) is hidden A + c, else None.
-
-    The trace decides. programs: those of the head; what is compiled here is put there.
-
-    A row's answer is taken to depend on that row alone, as the probe made sure.
-    """
-    jaxpr = traced(head, params, jax.ShapeDtypeStruct((R, width), dtype)).jaxpr
-    inputs = [False] * (len(jaxpr.invars) - 1) + [True]
-    if not all(_outputs(jaxpr, inputs) or [False]):
-        return None
-    some = np.random.default_rng(0).normal(size=(R, width)).astype(dtype)
-
-    # Step by step, each of its steps would be a program of its own.
-    def numbers(params: Any, some: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        def answer(hidden: jax.Array) -> jax.Array:
-            return head(params, hidden).reshape(R, -1)
-
-        # By the derivative: differences of answers would drown in a large c.
-        constant, change = jax.linearize(answer, jnp.zeros((R, width), dtype))
-        units = jnp.pad(jnp.eye(width, dtype=dtype), ((0, -width % R), (0, 0)))
-        return constant[0], jax.lax.map(change, units.reshape(-1, R, width)), answer(some)
-
-    run = programs.setdefault("affine", jax.jit(numbers))
-    c, found, answer = (np.asarray(one, np.float64) for one in run(params, some))
-    A = found.reshape(-1, found.shape[-1])[:width]
-    return (A, c) if _agrees(answer, some, A, c, dtype) else None
-
-
-def _agrees(
-    answer: np.ndarray, hidden: np.ndarray, A: np.ndarray, c: np.ndarray, dtype: Any
-) -> bool:
-    """Whether the answer to some hidden numbers is hidden A + c, not only by the derivative.
-
-    A sum of H products rounds by a few times sqrt(H) units at the size of its terms.
-    """
-    sizes = np.abs(hidden) @ np.abs(A) + np.abs(c)
-    accepted = ROUNDINGS * float(jnp.finfo(dtype).eps) * sizes
-    return bool((np.abs(hidden @ A + c - answer) <= accepted).all())
-
-
-def _outputs(jaxpr: Any, inputs: list[bool]) -> list[bool] | None:
-    """Which outputs depend on the inputs that are marked; None: not by sums and moves alone."""
-    depends = dict(zip(jaxpr.invars, inputs, strict=True))
-
-    def marked(variable: Any) -> bool:
-        return not hasattr(variable, "val") and depends.get(variable, False)
-
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        marks = [marked(v) for v in equation.invars]
-        out = [any(marks)] * len(equation.outvars)
-        if any(marks):
-            if name in AFFINE_CALLS:
-                inner = _outputs(equation.params[AFFINE_CALLS[name]].jaxpr, marks)
-                if inner is None:
-                    return None
-                out = inner
-            elif not _is_affine(equation, name, marks):
-                return None
-        depends.update(zip(equation.outvars, out, strict=True))
-    return [marked(v) for v in jaxpr.outvars]
-
-
-def _is_affine(equation: Any, name: str, marks: list[bool]) -> bool:
-    floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in equation.outvars)
-    if not floats:
-        return False
-    if name == "convert_element_type":  # to fewer digits it is a rounding
-        before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
-        return bool(jnp.finfo(after).bits >= jnp.finfo(before).bits)
-    if name in SUMS or name in ("concatenate", "stack"):
-        return True
-    if name in KEPT:
-        return not any(marks[1:])
-    if name in ("mul", "dot_general"):
-        return sum(marks) == 1
-    return name == "div" and not marks[1]

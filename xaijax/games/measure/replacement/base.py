@@ -30,7 +30,6 @@ from xaijax.tables.table import (
     WordTable,
     dtype_of,
 )
-from xaijax.tables.tree import is_tree
 from xaijax.tables.tree_table import TreeTable
 from xaijax_kernels.engine.lattice import agreement_codes
 
@@ -188,7 +187,8 @@ class ReplacementSource:
 def table_of(model: Model, background: Any, name: str = "background") -> CodeTable:
     """The table that reads such rows for a model; `name` is the argument they came as."""
     refuse_series(background, name)
-    if is_tree(background):
+    given = rows_of(background)
+    if given.kind == "tree":
         if model.input_shape is not None or model.feature_names is not None:
             raise InputError(
                 f"{name} is rows in several arrays, but input_shape= and feature_names= of "
@@ -198,7 +198,7 @@ def table_of(model: Model, background: Any, name: str = "background") -> CodeTab
         return TreeTable.of(background, name, None if on_host else _numbers_of(model))
     names = model.feature_names
     as_given = model.backend == "host" or model.reader is not None
-    if rows_of(background).is_frame:
+    if given.is_frame:
         labels = frame_labels(background, name)
         shape: tuple[int, ...] = (len(labels),)
         if model.input_shape not in (None, shape):

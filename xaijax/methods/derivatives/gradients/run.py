@@ -15,8 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
-from xaijax.games.engine.compiled import ProgramRecipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
 from xaijax.games.engine.evaluator import Engine
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model

@@ -19,8 +19,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xaijax.core.errors import InputError, InputTypeError
-from xaijax.games.engine.compiled import columns
-from xaijax.games.engine.dispatch import placed
+from xaijax.games.engine.dispatch import columns, placed
 from xaijax.games.engine.evaluator import Engine
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
 from xaijax.tables.table import CodeTable
