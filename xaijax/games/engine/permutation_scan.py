@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, columns, shape
-from xaijax.games.engine.dispatch import Dispatches, placed
+from xaijax.games.engine.dispatch import Dispatches, placed, put
 from xaijax.games.engine.plan import bucket
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
@@ -83,8 +83,8 @@ class PermutationScan:
         self._scale = weights.max()
         weights = np.pad(weights / self._scale, (0, missing)).astype(donors.dtype)
         split = (self.segments, self.shape.donors)
-        self._donors = jax.device_put(padded.reshape(*split, P), self._same)
-        self._weights = jax.device_put(weights.reshape(split), self._same)
+        self._donors = put(padded.reshape(*split, P), self._same)
+        self._weights = put(weights.reshape(split), self._same)
         per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
         fits = max(1, compiled.memory.fits("answers", per_tile * donors.itemsize))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size

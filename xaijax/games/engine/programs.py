@@ -20,7 +20,7 @@ import numpy as np
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
-from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement
+from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement, put
 from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
 from xaijax.models.queries.probe import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
@@ -62,8 +62,8 @@ class Programs:
         # The padding is never asked: slots name donors by their number.
         padded = bucket(len(donors), LEAST_DONORS) - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
-        self.donors = jax.device_put(donors, self.same)
-        self.players = None if players is None else jax.device_put(players, self.same)
+        self.donors = put(donors, self.same)
+        self.players = None if players is None else put(players, self.same)
         self._apply: Any = engine.model.apply
         self._look = engine.findings.look
         self._score, self._outputs = engine.score, engine.findings.outputs  # A

@@ -103,14 +103,14 @@ class Listed:
         coalitions = block // together
         most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
         blocks = max(1, most // block)
-        held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
+        held = coalitions * blocks * tile.outputs * 2 * programs.donors.dtype.itemsize
         fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
         instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
-        held = engine.memory.fits("parts", of_row * programs.donors.itemsize)
+        held = engine.memory.fits("parts", of_row * programs.donors.dtype.itemsize)
         by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
         self._instances = min(programs.sizes.instances, power_below(held) if by_player else 1 << 30)
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)
