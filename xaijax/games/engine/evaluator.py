@@ -533,13 +533,13 @@ class Evaluator:
 
         x: codes of a few of the instances, for the probe.
 
-        A JAX model keeps the plan of the first call, so that no later one compiles again.
+        A JAX model keeps the plan of the first call, so that a later one compiles nothing again,
+        but for one of several times the instances whose rows are large (`rows_held`).
         """
         engine = self.probe(table, x)
         if engine.on_host:
-            return HostBackend(engine, engine.most_rows(N), table)
-        if self._loop is None:
-            self._loop = device_backend(engine, engine.most_rows(N))
+            return HostBackend(engine, N, table)
+        self._loop = device_backend(engine, N, self._loop)
         return self._loop
 
     def scanner(self, table: CodeTable, x: np.ndarray, N: int) -> PermutationScan:
@@ -547,6 +547,7 @@ class Evaluator:
         if self._scanner is None:
             self.backend(table, x, N)  # probes the model, and its structure
             self._scanner = PermutationScan(self.engine)
+        self._scanner = self._scanner.holding(N)
         return self._scanner
 
     def halve_tile(self) -> bool:

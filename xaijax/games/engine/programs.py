@@ -6,6 +6,7 @@ columns.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement, put
-from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
+from xaijax.games.engine.plan import TilePlan, capacity, donors_held, tiles_that_fit
 from xaijax.models.queries.probe import RowCounts
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
@@ -60,7 +61,7 @@ class Programs:
         self.params = self._placed(engine.model.params)
         donors, players = engine.replacement.for_loops, engine.players_of_codes
         # The padding is never asked: slots name donors by their number.
-        padded = bucket(len(donors), LEAST_DONORS) - len(donors)
+        padded = donors_held(len(donors), engine.row_bytes) - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
         self.donors = put(donors, self.same)
         self.players = None if players is None else put(players, self.same)
@@ -69,6 +70,16 @@ class Programs:
         self._score, self._outputs = engine.score, engine.findings.outputs  # A
         self._structure = engine.found  # what is known of the model; None: nothing
         self._runs: dict[Any, Any] = {}  # the programs that hold the model
+
+    def holding(self, instances: int) -> Programs:
+        """The same with room for this number of instances."""
+        wider = copy.copy(self)
+        wider.sizes, wider._runs = replace(self.sizes, instances=instances), {}
+        return wider
+
+    def capacity(self, coalitions: int) -> int:
+        """Coalitions that the list of a program has room for, see `plan.capacity`."""
+        return capacity(coalitions, self.listed, self.sizes.tile.P)
 
     def reads_own(self, scored: bool) -> bool:
         """Whether the score looks at the model's answer to x itself."""
@@ -110,7 +121,7 @@ class Programs:
 
         coalitions: those of the list that its slots name.
         """
-        key = (kind, bits, scored, capacity(coalitions, self.listed))
+        key = (kind, bits, scored, self.capacity(coalitions))
         if key not in self._runs:
             recipe = self.run_recipe(kind, scored, bits, coalitions)
             fresh = self.compiled.lacks(recipe)
@@ -144,7 +155,7 @@ class Programs:
         if not self._in_blocks:
             self.compiled.kept[IN_BLOCKS] = True
             recipe = self.run_recipe(kind, scored, bits, coalitions)
-            key = (kind, bits, scored, capacity(coalitions, self.listed))
+            key = (kind, bits, scored, self.capacity(coalitions))
             self._runs = {key: self.compiled.program(recipe)}
             if self._gap(look, kind, scored, coalitions) is None:
                 warn(
@@ -174,7 +185,7 @@ class Programs:
         slots = np.zeros((T, tile.slots, 3 + -(-tile.P // 32)), np.int32)
         slots[:, :, 1] = slots[:, :, 2] = own
         x, donors = (codes[np.arange(n) % len(codes)] for n in (s.instances, len(self.donors)))
-        words = np.zeros((capacity(coalitions, self.listed), slots.shape[2] - 3), np.uint32)
+        words = np.zeros((self.capacity(coalitions), slots.shape[2] - 3), np.uint32)
         table = None
         if self.seeded(kind):  # one run of pairs of one slot each, the same in every tile
             table = np.zeros((self.pairs(scored), slots.shape[2]), np.int32)
@@ -231,7 +242,7 @@ class Programs:
         known = None if bits is None else self._structure
         score = self._score if scored else None
         words = -(-tile.P // 32)
-        listed = capacity(coalitions, self.listed), words
+        listed = self.capacity(coalitions), words
         dtype, own = self.donors.dtype, None
         if self.reads_own(scored):
             assert score is not None
