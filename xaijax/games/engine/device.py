@@ -405,13 +405,10 @@ def part_of_tile(engine: Engine, parts: int) -> int:
 def device_backend(engine: Engine, N: int, before: DeviceBackend | None = None) -> DeviceBackend:
     """The loop of a traced model, planned for N instances.
 
-    before: the loop of an earlier question. It goes on if it has room for the instances; else its
-    plan does, with more room.
+    before: a loop that lacks the room for them, whose plan goes on with more.
     """
     if before is not None:
         room = rows_held(N, engine.row_bytes, engine.rows_at_a_time)
-        if room <= before.sizes.instances:
-            return before
         return DeviceBackend(before.programs.holding(room))
     probe = engine.findings
     model, codes = engine.model, engine.replacement.for_loops

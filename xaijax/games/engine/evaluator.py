@@ -31,6 +31,7 @@ from xaijax.games.engine.plan import (
     MemoryPlan,
     instances_at_a_time,
     power_below,
+    refuse_precision,
     rows_at_a_time,
 )
 from xaijax.games.measure.replacement.base import Replacement
@@ -403,6 +404,7 @@ class Evaluator:
         self.engine = Engine(asked, replacement, players, limits, score)
         self._limits = limits  # as given
         self.engine.refuse_other_devices()
+        refuse_precision(asked.precision, self.engine.devices[0], asked.name)
         self.clock = self.engine.clock
         self.fits = 0
         self._compared = NOTHING  # which donors, with a translated estimator's answers
@@ -539,7 +541,8 @@ class Evaluator:
         engine = self.probe(table, x)
         if engine.on_host:
             return HostBackend(engine, N, table)
-        self._loop = device_backend(engine, N, self._loop)
+        if self._loop is None or self._loop.sizes.instances < min(N, engine.rows_at_a_time):
+            self._loop = device_backend(engine, N, self._loop)
         return self._loop
 
     def scanner(self, table: CodeTable, x: np.ndarray, N: int) -> PermutationScan:

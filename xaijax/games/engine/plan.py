@@ -33,6 +33,7 @@ LEAST_LISTED = 1 << 13
 LEAST_DONORS = 16
 MOST_PAIRS, MOST_FLAGS = 1 << 19, 1 << 26
 MOST_INSTANCES = 1 << 13
+AMPERE = 8.0  # the compute capability of the first GPUs with TF32 and bfloat16
 # Bytes that go to a device as fast as nothing does. What is padded up to them is of one size for
 # every question, so that no question compiles a program of its own.
 UNNOTICED = 1 << 20
@@ -304,6 +305,22 @@ def devices_of(given: Any) -> list[Any]:
     if count > len(local):
         raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
     return local[:count]
+
+
+def refuse_precision(precision: str, device: Any, name: str) -> None:
+    """Raises InputError for a precision that the device lacks; name: that of the model."""
+    if precision == "tf32" and device.platform == "tpu":
+        raise InputError(
+            f"precision='tf32' of {name} is a format of NVIDIA's GPUs, and {device.device_kind} "
+            "has none. Say precision='bfloat16', or 'float32'."
+        )
+    capability = str(getattr(device, "compute_capability", ""))  # of NVIDIA's GPUs, "8.0"
+    known = capability.replace(".", "").isdigit()
+    if precision in ("tf32", "bfloat16") and known and float(capability) < AMPERE:
+        raise InputError(
+            f"precision={precision!r} of {name} needs a GPU of compute capability {AMPERE} "
+            f"(Ampere), and {device.device_kind} has {capability}. Say precision='float32'."
+        )
 
 
 def free_memory(device: Any) -> int:

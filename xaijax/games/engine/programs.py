@@ -22,8 +22,8 @@ from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, shape
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Placement, put
-from xaijax.games.engine.plan import TilePlan, capacity, donors_held, tiles_that_fit
-from xaijax.models.queries.probe import RowCounts
+from xaijax.games.engine.plan import TilePlan, capacity, tiles_that_fit
+from xaijax.models.queries.probe import RowCounts, rounding
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
@@ -44,7 +44,7 @@ PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
 STEP = 7919  # a prime: numbers that are mixed, and the same in each run
 _JAXLIB = f"jaxlib {jaxlib.version.__version__}"
-ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as in the probe
+ROUNDINGS = 2.0**10  # by which two sound programs may differ, as in the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("subsets", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
@@ -61,7 +61,7 @@ class Programs:
         self.params = self._placed(engine.model.params)
         donors, players = engine.replacement.for_loops, engine.players_of_codes
         # The padding is never asked: slots name donors by their number.
-        padded = donors_held(len(donors), engine.row_bytes) - len(donors)
+        padded = sizes.donors - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
         self.donors = put(donors, self.same)
         self.players = None if players is None else put(players, self.same)
@@ -208,14 +208,16 @@ class Programs:
         found = found.reshape(len(which), -1)
         if not scored or self._score is None:
             return look.gap(look.answer[which], found)
-        low, high = self._scores_near(look.answer.astype(values.dtype))
+        unit = ROUNDINGS * rounding(look.precision)
+        low, high = self._scores_near(look.answer.astype(values.dtype), unit)
         off = np.maximum(low[which] - found, found - high[which])
         off = np.where(np.isnan(low[which]) & np.isnan(found), 0.0, off)
-        bad = np.argwhere(~(off <= ROUNDINGS * np.nanmax(np.abs(high), initial=0.0)))
+        bad = np.argwhere(~(off <= unit * np.nanmax(np.abs(high), initial=0.0)))
         return (float(np.nanmax(off)), int(bad[0, 0])) if len(bad) else None
 
-    def _scores_near(self, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest scores [r, K] of answers [r, A] that rounding may move.
+    def _scores_near(self, answer: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and the highest scores [r, K] of answers [r, A] that rounding may move, by
+        `unit` of the largest.
 
         A score of a label or of a threshold may leap there.
         """
@@ -224,7 +226,7 @@ class Programs:
         signs = np.arange(16 * answer.size).reshape(16, *answer.shape) * STEP >> 10 & 1
         signs = 2 * signs - 1  # mixed, and drawn from no generator: private releases ask by this
         signs[:3] = np.array([0, 1, -1])[:, None, None]
-        moved = answer + signs * (ROUNDINGS * size)
+        moved = answer + signs * (unit * size)
         rows = jnp.asarray(moved.reshape(-1, answer.shape[1]).astype(answer.dtype))
         scores = np.asarray(self._score(rows, None)).reshape(len(signs), len(answer), -1)
         return scores.min(axis=0), scores.max(axis=0)

@@ -22,7 +22,11 @@ from xaijax_kernels.structures.base import Structure, shapes_of
 Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
 HYBRIDS = 4  # masks by which probe rows are mixed
-EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
+# In bfloat16 both round the same factors. A factor that the two have added up in another order, to
+# another last bit of float32, falls to the other side of a rounding once in about 2^15 times, which
+# moves it by up to 2^-7 of its size. An answer is made of thousands of factors: 2^-12 allows it two
+# moves of terms that are as large as the answers' spread, and many of usual terms.
+EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "bfloat16": 2.0**-12, "float64": 2.0**-52}
 # Two float32 networks of the same sums in another order differ by 1 to 3 roundings of the spread of
 # their answers, ones with a steep end by 25; a layer that is not the model's differs by as much as
 # the answers do. 84 roundings are 1e-5 in float32, what a translation is allowed too.
@@ -36,6 +40,11 @@ STEEP = 104
 # A row that differs by more is looked at once more: MOVED units of a number are several times what
 # its rounding is, and the rest of the model rounds too.
 PATTERNS, MOVED, OF_MOVED = 3, 2.0, 4.0
+
+
+def roundings(eps: float, spread: Any, level: Any) -> Any:
+    """How far two sums in another order may be apart, of answers with this spread and level."""
+    return eps * (OF_SPREAD * spread + OF_LEVEL * level)
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,6 @@ def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str,
     found, answer = found[finite], answer[finite]
     if not len(answer):
         return "", none
-    accepted = eps * (OF_SPREAD * np.ptp(answer, axis=0) + OF_LEVEL * np.abs(answer).max(axis=0))
+    accepted = roundings(eps, np.ptp(answer, axis=0), np.abs(answer).max(axis=0))
     off = np.abs(found - answer).max(axis=0)
     return ("" if (off <= accepted).all() else f"by {off.max():.3g}"), off
