@@ -31,10 +31,10 @@ Evaluate = Callable[[Any], np.ndarray]
 # The same sum of n terms, added up in another order, differs by about sqrt(n) roundings of its
 # largest partial sum. 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
 _ROUNDINGS = 2.0**10
-# One rounding of a model's answers, by its precision: at least that of float32. In bfloat16 a
-# factor that differs in the last bit of float32 may be rounded to the other side, which moves it by
-# 2^-7: 2^10 of these roundings are two moves of terms of the size of the largest answer.
-_ROUNDED = {"bfloat16": 2.0**-16}
+# One rounding of a model's answers, by its precision: at least that of float32. A factor of TF32 or
+# bfloat16 that differs in the last bit of float32 may be rounded to the other side, and then moves
+# by 2^-10 or 2^-7: 2^10 of these roundings are two moves of terms as large as the largest answer.
+_ROUNDED = {"tf32": 2.0**-19, "bfloat16": 2.0**-16}
 
 
 def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") -> np.ndarray:

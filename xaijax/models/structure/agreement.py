@@ -22,10 +22,13 @@ from xaijax_kernels.structures.base import Structure, shapes_of
 Evaluate = Callable[[Any], np.ndarray]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
 HYBRIDS = 4  # masks by which probe rows are mixed
-# In bfloat16 both round the same factors. A factor that the two have added up in another order, to
-# another last bit of float32, falls to the other side of a rounding once in about 2^15 times, which
-# moves it by up to 2^-7 of its size. An answer is made of thousands of factors: 2^-12 allows it two
-# moves of terms that are as large as the answers' spread, and many of usual terms.
+# Two programs of a model that round the same factors of products. A factor that the two have added
+# up in another order, to another last bit of float32, may fall to the other side of a rounding: it
+# moves by up to 2^-10 of its size in TF32, and 2^-7 in bfloat16. A few of 100,000 factors do. An
+# answer is allowed two such moves of terms that are as large as the answers' spread.
+MOVED_FACTORS = {"tf32": 2.0**-15, "bfloat16": 2.0**-12}
+# A structure rounds its columns and weights to bfloat16 as its model does. Those of a model in TF32
+# it does not round.
 EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "bfloat16": 2.0**-12, "float64": 2.0**-52}
 # Two float32 networks of the same sums in another order differ by 1 to 3 roundings of the spread of
 # their answers, ones with a steep end by 25; a layer that is not the model's differs by as much as
