@@ -18,7 +18,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.commands import device_check, doctor
+from xaijax.commands import device, doctor
 from xaijax.commands.cli import main
 from xaijax.commands.files import drawn, model_of, write_table
 
@@ -319,16 +319,16 @@ def test_doctor_tells_what_it_would_do_with_a_device(capsys) -> None:
 def test_doctor_checks_a_device(monkeypatch) -> None:
     """The block of the CPU, which is said to be another kind of device."""
     found = []
-    own = device_check.check
+    own = device.check
 
     def few(devices):
         found.extend(devices)
         return own(jax.local_devices()[:1], seconds=2.0, most=8)
 
-    monkeypatch.setattr(device_check, "check", few)
+    monkeypatch.setattr(device, "check", few)
     gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
     cpu = SimpleNamespace(platform="cpu", device_kind="cpu")
-    told = "\n".join(device_check.report([cpu, gpu]))
+    told = "\n".join(device.report([cpu, gpu]))
     assert found == [gpu]
     assert told.startswith("--- xaijax device check ---") and told.endswith("--- end ---")
     for name in ("T1", "T3"):
@@ -338,26 +338,26 @@ def test_doctor_checks_a_device(monkeypatch) -> None:
 
 
 def test_doctor_tells_a_device_that_is_wrong(monkeypatch) -> None:
-    monkeypatch.setattr(device_check, "in_float64", lambda problem, x: np.ones(12))
+    monkeypatch.setattr(device, "in_float64", lambda problem, x: np.ones(12))
     lines = []
     with pytest.raises(xj.XaiError, match="values of T1 and T3 on cpu are not"):
-        for line in device_check.check(jax.local_devices()[:1], seconds=0.0, most=2):
+        for line in device.check(jax.local_devices()[:1], seconds=0.0, most=2):
             lines.append(line)
     assert lines[-1] == "--- end ---" and "WRONG" in "".join(lines)
 
 
 def test_the_check_of_values_in_float64_is_right() -> None:
     """The oracle shares nothing with it."""
-    problem = device_check.Problem("T3", codes=True)
+    problem = device.Problem("T3", codes=True)
     x = problem.rows(1, 5)
     params = [(w.astype(float), b.astype(float)) for w, b in problem.params]
     problem.__dict__["background"] = problem.background[:1]
 
     def f(rows):
-        return device_check.forward(params, np.asarray(rows, float), np)
+        return device.forward(params, np.asarray(rows, float), np)
 
     wanted = oracles.explain(f, x, problem.background, oracles.shapley_weight(12))[0]
-    found = device_check.in_float64(problem, x[0])
+    found = device.in_float64(problem, x[0])
     np.testing.assert_allclose(found, wanted[0], rtol=0, atol=1e-12)
 
 
@@ -367,9 +367,9 @@ def test_kernels_are_counted_as_often_as_loops_turn() -> None:
 
     text = jax.jit(f).lower(jnp.ones((64, 64))).compile().as_text()
     one = jax.jit(lambda x: jnp.sin(x) @ x).lower(jnp.ones((64, 64))).compile().as_text()
-    each = device_check.kernels(one)
+    each = device.kernels(one)
     assert each >= 1
-    assert 50 * each <= device_check.kernels(text) <= 50 * (each + 4)
+    assert 50 * each <= device.kernels(text) <= 50 * (each + 4)
 
 
 COMMANDS = "demo explain anchors aec report sweep doctor guest host arbiter".split()

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xaijax.commands import device_check
+from xaijax.commands import device
 from xaijax.core.command_line import command_of
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
     print(f"{'Check':12} {_checked()}")
     if arguments.device:
-        for line in device_check.report(jax.local_devices()):
+        for line in device.report(jax.local_devices()):
             print(line, flush=True)
 
 
