@@ -43,6 +43,8 @@ def environment(name: str, *, peers: Path = HERE / "peers", root: Path = HERE / 
     _install([str(base), "-m", "venv", str(folder)], name)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _install([*pip, "-r", str(requirements)], name)
+    for line in re.findall(r"^# without dependencies: (.+)", text, re.MULTILINE):
+        _install([*pip, "--no-deps", *line.split()], name)
     stamp.write_text(digest)
     return python
 

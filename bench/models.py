@@ -77,3 +77,51 @@ def adult_codes(instances: int, background: int) -> tuple[np.ndarray, np.ndarray
 def predict(params: Params, rows: np.ndarray) -> np.ndarray:
     """The model on host rows, as float64 [R], for comparisons."""
     return np.asarray(jax.jit(forward)(params, jnp.asarray(rows)), dtype=np.float64)
+
+
+def transformer(
+    tokens: int, width: int, layers: int, inputs: int, outputs: int, *, seed: int = 0
+) -> Params:
+    """Random parameters of a transformer: `inputs` numbers, or words, make a token."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        return (rng.normal(size=(rows, columns)) / np.sqrt(rows)).astype(np.float32)
+
+    def block() -> Params:
+        into = {name: matrix(width, width) for name in ("query", "key", "value", "out")}
+        return into | {"up": matrix(width, 4 * width), "down": matrix(4 * width, width)}
+
+    return {
+        "embed": matrix(inputs, width),
+        "place": 0.02 * rng.normal(size=(tokens, width)).astype(np.float32),
+        "blocks": [block() for _ in range(layers)],
+        "head": matrix(width, outputs),
+    }
+
+
+def _layers(params: Params, hidden: jax.Array, *, heads: int, causal: bool) -> jax.Array:
+    """[R, T, D] -> [R, T, D]: attention and two dense layers, each of normalised numbers."""
+    for block in params["blocks"]:
+        own = jax.nn.standardize(hidden)
+        split = (*own.shape[:2], heads, -1)
+        q, k, v = ((own @ block[name]).reshape(split) for name in ("query", "key", "value"))
+        mixed = jax.nn.dot_product_attention(q, k, v, is_causal=causal)
+        hidden = hidden + mixed.reshape(own.shape) @ block["out"]
+        own = jax.nn.standardize(hidden)
+        hidden = hidden + jax.nn.gelu(own @ block["up"]) @ block["down"]
+    return jax.nn.standardize(hidden)
+
+
+def vit(params: Params, images: jax.Array) -> jax.Array:
+    """Images [R, 64, 64, 3] -> scores [R, K], by 64 patches of 8 x 8 pixels."""
+    R = len(images)
+    patches = images.reshape(R, 8, 8, 8, 8, 3).swapaxes(2, 3).reshape(R, 64, -1)
+    hidden = _layers(params, patches @ params["embed"] + params["place"], heads=4, causal=False)
+    return hidden.mean(axis=1) @ params["head"]
+
+
+def gpt(params: Params, words: jax.Array) -> jax.Array:
+    """Words [R, T], whole numbers -> the score [R] of the first word as the next one."""
+    hidden = params["embed"][words.astype(jnp.int32)] + params["place"]
+    return (_layers(params, hidden, heads=4, causal=True)[:, -1] @ params["head"])[:, 0]

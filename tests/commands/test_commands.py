@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import joblib
 import numpy as np
+import oracles
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.commands import doctor
+from xaijax.commands import device, doctor
 from xaijax.commands.cli import main
 from xaijax.commands.files import drawn, model_of, write_table
 
@@ -302,6 +307,69 @@ def test_doctor_tells_values_that_are_wrong(capsys, monkeypatch) -> None:
     monkeypatch.setattr(doctor, "Explainer", Wrong)
     assert main(["doctor"]) == 1
     assert "Do not trust this installation" in capsys.readouterr().err
+
+
+def test_doctor_tells_what_it_would_do_with_a_device(capsys) -> None:
+    assert main(["doctor", "--device"]) == 0
+    told = capsys.readouterr().out
+    assert "this check is for a GPU or a TPU" in told and "jax[cuda13]" in told
+    assert "device check ---" not in told
+
+
+def test_doctor_checks_a_device(monkeypatch) -> None:
+    """The block of the CPU, which is said to be another kind of device."""
+    found = []
+    own = device.check
+
+    def few(devices):
+        found.extend(devices)
+        return own(jax.local_devices()[:1], seconds=2.0, most=8)
+
+    monkeypatch.setattr(device, "check", few)
+    gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
+    cpu = SimpleNamespace(platform="cpu", device_kind="cpu")
+    told = "\n".join(device.report([cpu, gpu]))
+    assert found == [gpu]
+    assert told.startswith("--- xaijax device check ---") and told.endswith("--- end ---")
+    for name in ("T1", "T3"):
+        assert re.search(rf"{name} +\d+ instances +[\d.]+ M rows/s +\d+ % of the plain", told)
+    assert told.count("right, ") == 2 and "WRONG" not in told
+    assert min(int(one) for one in re.findall(r"(\d+) kernels a dispatch", told)) > 3
+
+
+def test_doctor_tells_a_device_that_is_wrong(monkeypatch) -> None:
+    monkeypatch.setattr(device, "in_float64", lambda problem, x: np.ones(12))
+    lines = []
+    with pytest.raises(xj.XaiError, match="values of T1 and T3 on cpu are not"):
+        for line in device.check(jax.local_devices()[:1], seconds=0.0, most=2):
+            lines.append(line)
+    assert lines[-1] == "--- end ---" and "WRONG" in "".join(lines)
+
+
+def test_the_check_of_values_in_float64_is_right() -> None:
+    """The oracle shares nothing with it."""
+    problem = device.Problem("T3", codes=True)
+    x = problem.rows(1, 5)
+    params = [(w.astype(float), b.astype(float)) for w, b in problem.params]
+    problem.__dict__["background"] = problem.background[:1]
+
+    def f(rows):
+        return device.forward(params, np.asarray(rows, float), np)
+
+    wanted = oracles.explain(f, x, problem.background, oracles.shapley_weight(12))[0]
+    found = device.in_float64(problem, x[0])
+    np.testing.assert_allclose(found, wanted[0], rtol=0, atol=1e-12)
+
+
+def test_kernels_are_counted_as_often_as_loops_turn() -> None:
+    def f(x):
+        return jax.lax.fori_loop(0, 50, lambda i, c: jnp.sin(c) @ x, x)
+
+    text = jax.jit(f).lower(jnp.ones((64, 64))).compile().as_text()
+    one = jax.jit(lambda x: jnp.sin(x) @ x).lower(jnp.ones((64, 64))).compile().as_text()
+    each = device.kernels(one)
+    assert each >= 1
+    assert 50 * each <= device.kernels(text) <= 50 * (each + 4)
 
 
 COMMANDS = "demo explain anchors aec report sweep doctor guest host arbiter".split()

@@ -56,6 +56,7 @@ SHAPES = {
     "plot_image": (1, 16, 10),
     "plot_interactions": (1, 55),
     "plot_pairs": (50, 92),
+    "plot_precision": (8, 6),
     "plot_tokens": (1, 10),
 }
 RULES = {"anchors": 60, "plot_kept": 3, "plot_rules": 3}

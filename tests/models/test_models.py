@@ -344,7 +344,7 @@ def test_missing_values_where_they_are_allowed():
         ({"timeout": "1", "backend": "host"}, InputTypeError),
         ({"timeout": 1.0}, InputError),
         ({"thread_safe": True}, InputError),
-        ({"precision": "bfloat16"}, InputError),
+        ({"precision": "bfloat8"}, InputError),
         ({"precision": "tf32", "backend": "host"}, InputError),
         ({"structure": "tree"}, InputTypeError),
         ({"nonfinite": "warn"}, InputError),

@@ -1,4 +1,6 @@
-"""The command `xaijax doctor`: what is installed, and a check of one known explanation."""
+"""The command `xaijax doctor`: what is installed, a check of one known explanation, and with
+`--device` one of a GPU or a TPU.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xaijax.commands import device
 from xaijax.core.command_line import command_of
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
@@ -21,7 +24,7 @@ from xaijax.models import as_model
 
 ABOUT = "tell versions, devices, extras and caches, and check one explanation that is known"
 EXAMPLE = """\
-    xaijax doctor"""
+    xaijax doctor --device"""
 CORE = ("jax", "jaxlib", "numpy", "scikit-learn", "optax", "tqdm")
 # "jinja2>=3.1; extra == 'plots'", as in the package's own list of requirements.
 OF_EXTRA = re.compile(r"""([A-Za-z0-9_.-]+)[^;]*;.*extra == ["'](\w+)["']""")
@@ -35,7 +38,9 @@ VARIABLES = (
 
 def add_doctor(commands: Any) -> None:
     """Adds the command to `xaijax`."""
-    command_of(commands, "doctor", ABOUT, EXAMPLE, run)
+    command = command_of(commands, "doctor", ABOUT, EXAMPLE, run)
+    about = "check a GPU or a TPU for at most a minute: values, rows a second, kernels"
+    command.add_argument("--device", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -50,6 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
         ) from error
     print(f"{'Devices':12} {len(devices)}: {', '.join(devices)}; {os.cpu_count()} processors")
     print(f"{'Check':12} {_checked()}")
+    if arguments.device:
+        for line in device.report(jax.local_devices()):
+            print(line, flush=True)
 
 
 def _lines() -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ from xaijax.models.base import options
 from xaijax.models.base.options import WORDS, came
 from xaijax.models.base.outputs import check_labels, check_raw, is_label, selector
 from xaijax.models.base.source import DECIDED, ModelRecipe, ModelSource
-from xaijax.models.base.trace import Selected, StateAtTrace, made_once, traced
+from xaijax.models.base.trace import PRECISIONS, Selected, StateAtTrace, made_once, traced
 from xaijax.models.identity.fit_fingerprint import FitFingerprint
 from xaijax.models.model import Model
 from xaijax.models.queries.comparison import Bridged, TranslationCheck
@@ -58,7 +58,7 @@ def as_model(
     thread_safe: bool = False,
     max_rows: int | None = None,
     timeout: float | None = None,
-    precision: Literal["float32", "tf32", "float64"] = "float32",
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32",
     structure: FirstLayer | Split | Literal["plain"] | None = None,
     nonfinite: Literal["raise", "propagate"] = "raise",
     state: Any = None,
@@ -128,8 +128,14 @@ def as_model(
         timeout: float or None. It is the time in seconds that one host call may take; after it
             TimeoutError is raised and earlier answers are lost (docs/performance.md explains how to
             keep them). None: no limit and no extra thread. An estimator stays on the host then.
-        precision: for JAX models: "float32" (full products), "tf32", or "float64" (needs
-            jax_enable_x64). Host models get the dtypes given, and are averaged in float64.
+        precision: of the products of a JAX model. "float32": full products. "tf32": NVIDIA's
+            format of 10 bits; a CPU multiplies in float32 then, a TPU has no such format.
+            "bfloat16": the factors of each matrix product or convolution with a parameter, or with
+            another array that depends on no row, are rounded to bfloat16 (7 bits) and the products
+            added in float32, the same numbers on every device. Products of two rows' numbers, as in
+            attention, and those whose precision f itself says, stay as they are. A CPU is not
+            faster by it. "float64" needs jax_enable_x64. docs/accelerators.md compares their
+            errors. Host models get the dtypes given, and are averaged in float64.
         structure: what is known of how a JAX model is built, so that coalitions cost less than full
             rows (docs/structures.md). None: what is found in its trace: a dense first layer, a
             convolution, a sum of products, an additive model or trees. A `FirstLayer` or a `Split`:
@@ -163,7 +169,7 @@ def as_model(
     names = "classes", "feature_names", "output_names"  # which may come as iterators
     classes, feature_names, output_names = (given[name] for name in names)
     one_of(backend, "backend=", ("auto", "jax", "host"))
-    one_of(precision, "precision=", ("float32", "tf32", "float64"))
+    one_of(precision, "precision=", PRECISIONS)
     one_of(nonfinite, "nonfinite=", options.NONFINITE)
     source = read(f, params, state, backend)
     source = dataclasses.replace(source, params=on_one_device(source.params))
@@ -428,6 +434,11 @@ def _check_backend_options(
     thread_safe: Any,
 ) -> None:
     if source.backend == "host":
+        if precision == "bfloat16" and source.estimator is not None:
+            raise InputError(
+                f"precision='bfloat16' is for JAX functions and networks. {source.name} is an "
+                "estimator, whose translation must give its answers to 1e-5. Leave precision= out."
+            )
         if precision != "float32" and (on_host or source.estimator is None):
             raise InputError(
                 f"precision= is for models that JAX traces; got {precision!r} for {source.name} on "

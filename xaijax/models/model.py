@@ -88,7 +88,7 @@ class Model:
     thread_safe: bool = False
     max_rows: int | None = None  # host: rows in one call at most
     timeout: float | None = None  # host: seconds one call may take
-    precision: str = "float32"  # "float32" | "tf32" | "float64"
+    precision: str = "float32"  # one of `trace.PRECISIONS`
     structure: Structure | str | None = None  # jax: declared (structure/declared.py), or "plain"
     name: str = "model"
     original: Model | None = None  # of a translated estimator: the estimator, on the host

@@ -27,6 +27,7 @@ QUESTION = (
     *SCORE,
     *"intervention pool_rows pool_weights scheme threshold absolute".split(),
 )
+FEWER_DIGITS = ("tf32", "bfloat16")  # precisions of products, among a model's versions
 # Entries of stats that hold what each field of a fingerprint was read from.
 ENTRIES = {"rows": "fingerprint", "model": "model_fingerprint"}
 
@@ -97,17 +98,17 @@ class Fingerprint:
     def digests(self) -> dict[str, str]:
         """Returns the digests that distinguish rows and models, by what they can be compared with.
 
-        "model" is how a model was read: by JAX or as an estimator of scikit-learn. A function may
-        be called by both, and has no such entry. Its digest is under "model" and the versions that
-        it depends on.
+        "model" is how a model was read, by JAX or as an estimator of scikit-learn, and whether its
+        products have fewer digits than float32. A function may be called by both, and has no such
+        entry. Its digest is under "model" and the versions that it depends on.
         """
         digests = {} if self.rows is None else {"rows": self.rows}
         for text in self.model:
             versions, _, digest = text.rpartition(":")
             digests[f"model {versions}"] = digest
-            kind = versions.partition(" ")[0]
+            kind, *words = versions.split(" ")
             if kind != "python":
-                digests["model"] = kind
+                digests["model"] = " ".join([kind, *(one for one in words if one in FEWER_DIGITS)])
         return digests
 
 

@@ -17,8 +17,8 @@ from jax.extend.core import Literal
 ELEMENTWISE = frozenset(
     "abs add and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh "
     "div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p "
-    "logistic lt max min mul ne neg nextafter not or pow rem reshard round rsqrt select_n sign sin "
-    "sinh sqrt square stop_gradient sub tan tanh xor".split()
+    "logistic lt max min mul ne neg nextafter not or pow reduce_precision rem reshard round rsqrt "
+    "select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor".split()
 )
 # The parameter that holds the steps of a call.
 CALLS = {

@@ -19,12 +19,11 @@ from jax.sharding import SingleDeviceSharding
 from xaijax.games.engine.dispatch import Dispatches, ProgramRecipe, UnderWay, placed, shape
 from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_row
 from xaijax.games.engine.plan import (
-    LEAST_DONORS,
-    bucket,
     bytes_of_row,
-    capacity,
+    donors_held,
     fitting_tile,
     plan_sizes,
+    rows_held,
 )
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
@@ -140,7 +139,7 @@ class DeviceBackend:
         if stream.kind in NAMES_LIST:
             assert masks is not None
             coalitions = len(masks)
-            held = list_words(masks, capacity(coalitions, self.programs.listed))
+            held = list_words(masks, self.programs.capacity(coalitions))
             words = jax.device_put(held, self._same)
         run = self.programs.run(stream.kind, scored, bits, coalitions)
         self._weights.clear()
@@ -402,8 +401,14 @@ def part_of_tile(engine: Engine, parts: int) -> int:
     return fitting_tile(whole // parts, per_row, engine.memory)
 
 
-def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
-    """The loop of a traced model, planned for most_rows."""
+def device_backend(engine: Engine, N: int, before: DeviceBackend | None = None) -> DeviceBackend:
+    """The loop of a traced model, planned for N instances.
+
+    before: a loop that lacks the room for them, whose plan goes on with more.
+    """
+    if before is not None:
+        room = rows_held(N, engine.row_bytes, engine.rows_at_a_time)
+        return DeviceBackend(before.programs.holding(room))
     probe = engine.findings
     model, codes = engine.model, engine.replacement.for_loops
     placement = placed(engine.devices, model.params)
@@ -415,15 +420,16 @@ def device_backend(engine: Engine, most_rows: int) -> DeviceBackend:
         P=engine.players.count,
         outputs=engine.outputs,
         dtype=codes.dtype.name,
-        donors=bucket(len(codes), LEAST_DONORS),
+        donors=donors_held(len(codes), engine.row_bytes),
         columns=codes.shape[1],
         devices=placement.mesh.size,
         tile=engine.limits.tile,
         batch_rows=engine.limits.batch_rows,
-        most_rows=most_rows,
+        most_rows=engine.most_rows(N),
         memory=engine.memory,
         weights=None if engine.worthwhile else weights_of(probe.jaxpr),
         operations=operations(probe.jaxpr, probe.rows),
         answers=probe.outputs if engine.score is not None and engine.score.reads_own else 0,
+        instances=N,
     )
     return DeviceBackend(Programs(engine, sizes, placement))

@@ -298,9 +298,7 @@ class Placement:
 
     def params(self, params: Any) -> Any:
         """A model's parameters: sharded ones as they are, the others on all devices."""
-        return jax.tree.map(
-            lambda leaf: leaf if _sharded(leaf) else jax.device_put(leaf, self.same), params
-        )
+        return jax.tree.map(lambda leaf: leaf if _sharded(leaf) else put(leaf, self.same), params)
 
 
 def placed(devices: Sequence[Any], params: Any) -> Placement:
@@ -314,6 +312,19 @@ def placed(devices: Sequence[Any], params: Any) -> Placement:
         return Placement(one, same, same, same)
     mesh = Mesh(np.array(devices), ("tiles",))
     return Placement(mesh, NamedSharding(mesh, Spec()), NamedSharding(mesh, Spec("tiles")))
+
+
+def put(array: Any, sharding: NamedSharding) -> Any:
+    """The array on the devices of the sharding; its shape there if they are only described."""
+    if not any(map(only_described, sharding.device_set)):
+        return jax.device_put(array, sharding)
+    dtype = jax.dtypes.canonicalize_dtype(jax.numpy.result_type(array))
+    return jax.ShapeDtypeStruct(np.shape(array), dtype, sharding=sharding)
+
+
+def only_described(device: Any) -> bool:
+    """Whether the device is one of a topology: a program can be compiled for it, and not run."""
+    return device.client.runtime_type == "compile_only_runtime"
 
 
 def mesh_of(params: Any) -> Mesh | None:

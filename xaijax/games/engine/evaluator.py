@@ -30,6 +30,7 @@ from xaijax.games.engine.plan import (
     MemoryPlan,
     instances_at_a_time,
     power_below,
+    refuse_precision,
     rows_at_a_time,
 )
 from xaijax.games.measure.replacement.base import Replacement
@@ -401,6 +402,7 @@ class Evaluator:
         self.engine = Engine(asked, replacement, players, limits, score)
         self._limits = limits  # as given
         self.engine.refuse_other_devices()
+        refuse_precision(asked.precision, self.engine.devices[0], asked.name)
         self.clock = self.engine.clock
         self.fits = 0
         self._compared = NOTHING  # which donors, with a translated estimator's answers
@@ -531,13 +533,14 @@ class Evaluator:
 
         x: codes of a few of the instances, for the probe.
 
-        A JAX model keeps the plan of the first call, so that no later one compiles again.
+        A JAX model keeps the plan of the first call, so that a later one compiles nothing again,
+        but for one of several times the instances whose rows are large (`rows_held`).
         """
         engine = self.probe(table, x)
         if engine.on_host:
-            return HostBackend(engine, engine.most_rows(N), table)
-        if self._loop is None:
-            self._loop = device_backend(engine, engine.most_rows(N))
+            return HostBackend(engine, N, table)
+        if self._loop is None or self._loop.sizes.instances < min(N, engine.rows_at_a_time):
+            self._loop = device_backend(engine, N, self._loop)
         return self._loop
 
     def scanner(self, table: CodeTable, x: np.ndarray, N: int) -> PermutationScan:
@@ -545,6 +548,7 @@ class Evaluator:
         if self._scanner is None:
             self.backend(table, x, N)  # probes the model, and its structure
             self._scanner = PermutationScan(self.engine)
+        self._scanner = self._scanner.holding(N)
         return self._scanner
 
     def halve_tile(self) -> bool:

@@ -22,6 +22,7 @@ from xaijax.games.engine.loop import Count, GameQuery, Instances, Stream, every_
 from xaijax.games.engine.plan import (
     capacity,
     power_below,
+    rows_held,
 )
 from xaijax.models.queries.findings import answer_host
 from xaijax.tables.table import CodeTable
@@ -50,21 +51,22 @@ SLOT_BITS = 0
 class HostBackend:
     """Runs the pieces of a stream through a host model."""
 
-    def __init__(self, engine: Engine, most_rows: int, table: CodeTable) -> None:
-        """most_rows: that are asked at most; table: decodes the codes of the rows asked about.
+    def __init__(self, engine: Engine, N: int, table: CodeTable) -> None:
+        """N: instances of the question; table: decodes the codes of the rows asked about.
 
         The sums are taken in blocks whose size does not depend on the size of a call, so that
         batch_size= changes no bit of them.
         """
-        self._engine, self._most_rows, self._table = engine, most_rows, table
+        self._engine, self._most_rows, self._table = engine, engine.most_rows(N), table
         self.clock, self.compiled = engine.clock, engine.compiled
         self._P, self._score = engine.players.count, engine.score
         self._outputs = engine.findings.outputs  # A
         # Rows of a call of the model, and rows within which a pair is reduced in one go.
-        self.rows_per_call, self.rows_per_block = _host_rows(engine, most_rows, self._outputs)
+        self.rows_per_call, self.rows_per_block = _host_rows(engine, self._most_rows, self._outputs)
         self.slot_bits = SLOT_BITS  # a pair takes at least 2^slot_bits rows
         self.clock.tile = self.rows_per_call
-        self._instances, self._listed = engine.rows_at_a_time, engine.listed
+        self._instances = rows_held(N, engine.row_bytes, engine.rows_at_a_time)
+        self._listed = engine.listed
         self._device, players = engine.devices[0], engine.players_of_codes
         self._donors = jax.device_put(engine.replacement.for_loops, self._device)
         self._players = None if players is None else jax.device_put(players, self._device)
@@ -87,6 +89,9 @@ class HostBackend:
             "background": row * len(self._donors),
         }
 
+    def _capacity(self, coalitions: int) -> int:
+        return capacity(coalitions, self._listed, self._P)
+
     def calls(self, rows: int, scored: bool = True) -> int:
         """Calls of the model for a stream of `rows` rows, if none are shared."""
         return -(-rows // self.rows_per_call)
@@ -97,7 +102,7 @@ class HostBackend:
         """Recipe of the program that draws hybrids for slots of one kind."""
         slots, words = self._rows >> SLOT_BITS, -(-self._P // 32)
         at, columns = self._donors.sharding, self._donors.shape[1]
-        listed = shape(at, capacity(coalitions, self._listed), words, dtype=jnp.uint32)
+        listed = shape(at, self._capacity(coalitions), words, dtype=jnp.uint32)
         arguments = (
             shape(at, self._instances, columns, dtype=self._donors.dtype),
             self._donors,
@@ -306,7 +311,7 @@ class HostBackend:
         if kind != "subsets":
             assert masks is not None
             coalitions = len(masks)
-            held = list_words(masks, capacity(coalitions, self._listed))
+            held = list_words(masks, self._capacity(coalitions))
             listed = jax.device_put(held, self._device)
         program = self.compiled.program(self.recipe(kind, coalitions=coalitions))
 

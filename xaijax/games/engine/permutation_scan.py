@@ -6,14 +6,23 @@ a tile, L sizes in a block, T tiles in a dispatch.
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from xaijax.games.engine.dispatch import RAISE, Dispatches, ProgramRecipe, columns, placed, shape
-from xaijax.games.engine.plan import bucket
+from xaijax.games.engine.dispatch import (
+    RAISE,
+    Dispatches,
+    ProgramRecipe,
+    columns,
+    placed,
+    put,
+    shape,
+)
+from xaijax.games.engine.plan import bucket, rows_held
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
@@ -61,7 +70,8 @@ class PermutationScan:
         placement, donors = placed(engine.devices, model.params), engine.replacement.for_loops
         mesh = placement.mesh
         self._structure, self._compiled, self._mesh = engine.structure, compiled, mesh
-        self._instances = engine.instances_at_a_time  # rows of x on the device at a time
+        self._most = engine.instances_at_a_time  # rows of x on the device at a time
+        self._instances = 0  # that there is room for, see `holding`
         self._same, self._split = placement.same, placement.split
         self._results = placement.results
         self._params = placement.params(model.params)
@@ -82,12 +92,23 @@ class PermutationScan:
         self._scale = weights.max()
         weights = np.pad(weights / self._scale, (0, missing)).astype(donors.dtype)
         split = (self.segments, self.shape.donors)
-        self._donors = jax.device_put(padded.reshape(*split, P), self._same)
-        self._weights = jax.device_put(weights.reshape(split), self._same)
+        self._donors = put(padded.reshape(*split, P), self._same)
+        self._weights = put(weights.reshape(split), self._same)
         per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
         fits = max(1, compiled.memory.fits("answers", per_tile * donors.itemsize))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
         self._dispatches = Dispatches(mesh, compiled.clock, self.tiles, LOOK_AHEAD)
+
+    def holding(self, N: int) -> PermutationScan:
+        """The same with room for the rows of a question of N instances."""
+        row = self._donors.dtype.itemsize * self.shape.P
+        room = rows_held(N, row, self._most)
+        if room <= self._instances:
+            return self
+        wider = copy.copy(self)
+        wider._instances = room
+        wider.__dict__.pop("_program", None)
+        return wider
 
     def sums(self, x: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, int]:
         """v(S) along orders: float64 [n, D, 2, P, K], and how many tiles have an answer

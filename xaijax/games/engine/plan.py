@@ -33,6 +33,10 @@ LEAST_LISTED = 1 << 13
 LEAST_DONORS = 16
 MOST_PAIRS, MOST_FLAGS = 1 << 19, 1 << 26
 MOST_INSTANCES = 1 << 13
+AMPERE = 8.0  # the compute capability of the first GPUs with TF32 and bfloat16
+# Bytes that go to a device as fast as nothing does. What is padded up to them is of one size for
+# every question, so that no question compiles a program of its own.
+UNNOTICED = 1 << 20
 
 Share = Literal[
     "tile", "answers", "results", "instances", "parts", "lists", "pairs", "kept"
@@ -86,12 +90,13 @@ class TilePlan:
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of a tile at work, the answers under way, the donors and the instances."""
-        itemsize = np.dtype(self.tile.dtype).itemsize
-        waiting = (LOOK_AHEAD + 1) * self.rows * (self.tile.outputs + 1)
+        """The bytes of the dispatches under way (a tile at work and the answers of each, which is
+        what `Compiled.program` counts), the donors and the instances.
+        """
+        itemsize, dispatches = np.dtype(self.tile.dtype).itemsize, LOOK_AHEAD + 1
         return {
-            "tile": self.tile.rows * self.bytes_per_row,
-            "answers": itemsize * waiting,
+            "tile": dispatches * self.tile.rows * self.bytes_per_row,
+            "answers": dispatches * itemsize * self.rows * (self.tile.outputs + 1),
             "instances": itemsize * self.instances * self.columns,
             "background": itemsize * self.donors * self.columns,
         }
@@ -121,11 +126,13 @@ def plan_sizes(
     weights: int | None = None,
     operations: float = 0.0,
     answers: int = 0,
+    instances: int,
 ) -> TilePlan:
     """Chooses tile and tiles per dispatch; a pure function of its arguments.
 
     operations: those of the model for a row; 0: unknown.
     answers: numbers of a row that the model itself is asked for in addition; 0: none.
+    instances: those of the question.
     weights: numbers of the model's parameters; None: tiles are not made smaller for wide rows.
     batch_rows is cut to what fits, and to the most rows that are asked for (where these are more
     than the default).
@@ -151,7 +158,7 @@ def plan_sizes(
     return TilePlan(
         TileShape(shape, P, slot_bits, rows >> slot_bits, outputs, dtype),
         tiles,
-        rows_at_a_time(columns * itemsize, memory),
+        rows_held(instances, columns * itemsize, rows_at_a_time(columns * itemsize, memory)),
         donors,
         columns,
         per_row,
@@ -186,11 +193,27 @@ def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryP
     return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, memory)))
 
 
-def capacity(coalitions: int, most: int) -> int:
-    """Coalitions that a program's list holds, for a list of `coalitions`: few numbers, so that few
-    programs are compiled; most: that the memory allows.
+def rows_held(rows: int, bytes_per_row: int, most: int) -> int:
+    """Rows that a program has room for, for a question of `rows` of them.
+
+    A power of two, so that similar questions share a program, and all questions of rows that
+    together stay within UNNOTICED bytes; `most` at most.
     """
-    return min(max(LEAST_LISTED, 1 << (coalitions - 1).bit_length()), most)
+    return min(max(1 << (rows - 1).bit_length(), power_below(UNNOTICED // bytes_per_row)), most)
+
+
+def capacity(coalitions: int, most: int, P: int) -> int:
+    """Coalitions of P players that a program's list holds, for a list of `coalitions`: few numbers,
+    so that few programs are compiled; most: that the memory allows.
+    """
+    least = min(LEAST_LISTED, power_below(UNNOTICED // (4 * -(-P // 32))))
+    least = max(least, SMALLEST_TILE)  # a slot names consecutive coalitions
+    return min(max(least, 1 << (coalitions - 1).bit_length()), most)
+
+
+def donors_held(donors: int, bytes_per_row: int) -> int:
+    """Donors that a program has room for; few rows that are small are padded to LEAST_DONORS."""
+    return bucket(donors, min(LEAST_DONORS, power_below(UNNOTICED // bytes_per_row)))
 
 
 def bucket(donors: int, least: int = 1) -> int:
@@ -282,6 +305,22 @@ def devices_of(given: Any) -> list[Any]:
     if count > len(local):
         raise InputError(f"devices={count}, but there are {len(local)}: {local}.")
     return local[:count]
+
+
+def refuse_precision(precision: str, device: Any, name: str) -> None:
+    """Raises InputError for a precision that the device lacks; name: that of the model."""
+    if precision == "tf32" and device.platform == "tpu":
+        raise InputError(
+            f"precision='tf32' of {name} is a format of NVIDIA's GPUs, and {device.device_kind} "
+            "has none. Say precision='bfloat16', or 'float32'."
+        )
+    capability = str(getattr(device, "compute_capability", ""))  # of NVIDIA's GPUs, "8.0"
+    known = capability.replace(".", "").isdigit()
+    if precision in ("tf32", "bfloat16") and known and float(capability) < AMPERE:
+        raise InputError(
+            f"precision={precision!r} of {name} needs a GPU of compute capability {AMPERE} "
+            f"(Ampere), and {device.device_kind} has {capability}. Say precision='float32'."
+        )
 
 
 def free_memory(device: Any) -> int:

@@ -6,6 +6,7 @@ columns.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +20,9 @@ import numpy as np
 
 from xaijax.core.checks import warn
 from xaijax.core.errors import ModelOutputError
-from xaijax.games.engine.dispatch import LOOK_AHEAD, RAISE, Placement, ProgramRecipe, shape
-from xaijax.games.engine.plan import LEAST_DONORS, TilePlan, bucket, capacity, tiles_that_fit
-from xaijax.models.queries.probe import RowCounts
+from xaijax.games.engine.dispatch import LOOK_AHEAD, RAISE, Placement, ProgramRecipe, put, shape
+from xaijax.games.engine.plan import TilePlan, capacity, tiles_that_fit
+from xaijax.models.queries.probe import RowCounts, rounding
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
@@ -42,7 +43,7 @@ PROBE_ROWS = 32  # as the model was probed with
 IN_BLOCKS = "in blocks of the probe's rows"  # among a model's programs, where larger ones are wrong
 STEP = 7919  # a prime: numbers that are mixed, and the same in each run
 _JAXLIB = f"jaxlib {jaxlib.version.__version__}"
-ROUNDINGS = 2.0**10 * 2.0**-23  # by which two sound programs may differ, as in the probe
+ROUNDINGS = 2.0**10  # by which two sound programs may differ, as in the probe
 MOST_ANSWERS = 1 << 23  # numbers of a dispatch, where a row has more answers than scores
 OF_PAIRS = ("subsets", "structured", "mixed")  # kinds of slots that pairs have
 NAMES_LIST = ("list", "mixed", "rows")  # kinds of slots that name coalitions of a list
@@ -59,15 +60,25 @@ class Programs:
         self.params = self._placed(engine.model.params)
         donors, players = engine.replacement.for_loops, engine.players_of_codes
         # The padding is never asked: slots name donors by their number.
-        padded = bucket(len(donors), LEAST_DONORS) - len(donors)
+        padded = sizes.donors - len(donors)
         donors = np.pad(donors, ((0, padded), (0, 0)), mode="edge")
-        self.donors = jax.device_put(donors, self.same)
-        self.players = None if players is None else jax.device_put(players, self.same)
+        self.donors = put(donors, self.same)
+        self.players = None if players is None else put(players, self.same)
         self._apply: Any = engine.model.apply
         self._look = engine.findings.look
         self._score, self._outputs = engine.score, engine.findings.outputs  # A
         self._structure = engine.found  # what is known of the model; None: nothing
         self._runs: dict[Any, Any] = {}  # the programs that hold the model
+
+    def holding(self, instances: int) -> Programs:
+        """The same with room for this number of instances."""
+        wider = copy.copy(self)
+        wider.sizes, wider._runs = replace(self.sizes, instances=instances), {}
+        return wider
+
+    def capacity(self, coalitions: int) -> int:
+        """Coalitions that the list of a program has room for, see `plan.capacity`."""
+        return capacity(coalitions, self.listed, self.sizes.tile.P)
 
     def reads_own(self, scored: bool) -> bool:
         """Whether the score looks at the model's answer to x itself."""
@@ -109,7 +120,7 @@ class Programs:
 
         coalitions: those of the list that its slots name.
         """
-        key = (kind, bits, scored, capacity(coalitions, self.listed))
+        key = (kind, bits, scored, self.capacity(coalitions))
         if key not in self._runs:
             recipe = self.run_recipe(kind, scored, bits, coalitions)
             fresh = self.compiled.lacks(recipe)
@@ -143,7 +154,7 @@ class Programs:
         if not self._in_blocks:
             self.compiled.kept[IN_BLOCKS] = True
             recipe = self.run_recipe(kind, scored, bits, coalitions)
-            key = (kind, bits, scored, capacity(coalitions, self.listed))
+            key = (kind, bits, scored, self.capacity(coalitions))
             self._runs = {key: self.compiled.program(recipe)}
             if self._gap(look, kind, scored, coalitions) is None:
                 warn(
@@ -173,7 +184,7 @@ class Programs:
         slots = np.zeros((T, tile.slots, 3 + -(-tile.P // 32)), np.int32)
         slots[:, :, 1] = slots[:, :, 2] = own
         x, donors = (codes[np.arange(n) % len(codes)] for n in (s.instances, len(self.donors)))
-        words = np.zeros((capacity(coalitions, self.listed), slots.shape[2] - 3), np.uint32)
+        words = np.zeros((self.capacity(coalitions), slots.shape[2] - 3), np.uint32)
         table = None
         if self.seeded(kind):  # one run of pairs of one slot each, the same in every tile
             table = np.zeros((self.pairs(scored), slots.shape[2]), np.int32)
@@ -196,14 +207,16 @@ class Programs:
         found = found.reshape(len(which), -1)
         if not scored or self._score is None:
             return look.gap(look.answer[which], found)
-        low, high = self._scores_near(look.answer.astype(values.dtype))
+        unit = ROUNDINGS * rounding(look.precision)
+        low, high = self._scores_near(look.answer.astype(values.dtype), unit)
         off = np.maximum(low[which] - found, found - high[which])
         off = np.where(np.isnan(low[which]) & np.isnan(found), 0.0, off)
-        bad = np.argwhere(~(off <= ROUNDINGS * np.nanmax(np.abs(high), initial=0.0)))
+        bad = np.argwhere(~(off <= unit * np.nanmax(np.abs(high), initial=0.0)))
         return (float(np.nanmax(off)), int(bad[0, 0])) if len(bad) else None
 
-    def _scores_near(self, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest scores [r, K] of answers [r, A] that rounding may move.
+    def _scores_near(self, answer: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and the highest scores [r, K] of answers [r, A] that rounding may move, by
+        `unit` of the largest.
 
         A score of a label or of a threshold may leap there.
         """
@@ -212,7 +225,7 @@ class Programs:
         signs = np.arange(16 * answer.size).reshape(16, *answer.shape) * STEP >> 10 & 1
         signs = 2 * signs - 1  # mixed, and drawn from no generator: private releases ask by this
         signs[:3] = np.array([0, 1, -1])[:, None, None]
-        moved = answer + signs * (ROUNDINGS * size)
+        moved = answer + signs * (unit * size)
         rows = jnp.asarray(moved.reshape(-1, answer.shape[1]).astype(answer.dtype))
         scores = np.asarray(self._score(rows, None)).reshape(len(signs), len(answer), -1)
         return scores.min(axis=0), scores.max(axis=0)
@@ -230,7 +243,7 @@ class Programs:
         known = None if bits is None else self._structure
         score = self._score if scored else None
         words = -(-tile.P // 32)
-        listed = capacity(coalitions, self.listed), words
+        listed = self.capacity(coalitions), words
         dtype, own = self.donors.dtype, None
         if self.reads_own(scored):
             assert score is not None

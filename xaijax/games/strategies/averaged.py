@@ -18,7 +18,7 @@ import numpy as np
 
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.device import DeviceBackend
-from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches, ProgramRecipe
+from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches, ProgramRecipe, put
 from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Done
@@ -118,9 +118,9 @@ class Averaged:
         self._scale = given.max()
         own = np.pad(given / self._scale, (0, missing)).reshape(split)
         self._totals = own.sum(axis=(1, 2))
-        self._split, self._rows = split, jax.device_put(donors, programs.same)
+        self._split, self._rows = split, put(donors, programs.same)
         self.shape = replace(shape, prepared=self._prepares(engine))
-        self._weights = jax.device_put(own.astype(donors.dtype), programs.same)
+        self._weights = put(own.astype(donors.dtype), programs.same)
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
         ]

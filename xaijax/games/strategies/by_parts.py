@@ -78,7 +78,7 @@ class ByParts:
         assert isinstance(backend, DeviceBackend)
         n, B, cost = len(rows), len(part.donors), self._run.cost
         program = listed_of(self._run.engine, backend, B)
-        held = capacity(C + program.shape.coalitions, program.most)
+        held = program.capacity(C)
         cost.add_rows(rows, C * B)
         cost.add_calls(program.calls(n, C), *program.recipes(held, n))
 
@@ -102,16 +102,18 @@ class Listed:
         coalitions = block // together
         most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
         blocks = max(1, most // block)
-        held = coalitions * blocks * tile.outputs * 2 * programs.donors.itemsize
+        held = coalitions * blocks * tile.outputs * 2 * programs.donors.dtype.itemsize
         fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
         instances = min(INSTANCES, fits)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
-        held = engine.memory.fits("parts", of_row * programs.donors.itemsize)
+        held = engine.memory.fits("parts", of_row * programs.donors.dtype.itemsize)
         by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
-        self._instances = min(programs.sizes.instances, power_below(held) if by_player else 1 << 30)
+        # Parts are made of several rows together: their number does not follow the question's.
+        most = min(engine.rows_at_a_time, power_below(held))
+        self._instances = most if by_player else programs.sizes.instances
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)
         self._width = known.width
         devices = programs.mesh.size
@@ -136,7 +138,7 @@ class Listed:
         own = replacement.weights[donors]
         scale = own.max()
         given = np.pad(own / scale, (0, missing)).reshape(self.segments, -1).astype(codes.dtype)
-        held = capacity(C + shape.coalitions, self.most)
+        held = self.capacity(C)
         words = list_words(masks, held)
         put = partial(jax.device_put, device=programs.same)
         theirs = self._given(put(codes.reshape(-1, codes.shape[2])))
@@ -155,6 +157,10 @@ class Listed:
         run.count.padded += self._rows(n, C) - n * C * len(donors)
         out *= scale
         return out, bad
+
+    def capacity(self, C: int) -> int:
+        """Coalitions that the list of a program for C of them has room for."""
+        return capacity(C + self.shape.coalitions, self.most, self.shape.P)
 
     @property
     def _players(self) -> jax.Array | None:

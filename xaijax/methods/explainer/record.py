@@ -22,6 +22,7 @@ from xaijax.games.run import GameRun
 from xaijax.methods import record
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
 from xaijax.models.queries.whole_numbers import warn_of_digits
+from xaijax.models.structure.agreement import MOVED_FACTORS, roundings
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex
 from xaijax.results.explanation import Explanation
@@ -229,6 +230,9 @@ def certificate(
     A device flushes numbers below the smallest normal one, 2^-126, to 0: this concerns each product
     of a sum.
 
+    A model in TF32 or bfloat16 may answer the donors, or x, by two programs that round some factors
+    to different sides; see `MOVED_FACTORS`.
+
     Sampled values are computed in float64 from means that are already rounded, the same ones on
     both sides: n is the number of coalitions, and there is no mean over donors.
     """
@@ -251,6 +255,8 @@ def certificate(
         added = added + 16 / 3 * math.sqrt(2.0 ** min(P, 24) * P) * double * answer.span
         lost = 2.0 * P * (answer.summed + 2.0) * np.finfo(np.float32).smallest_normal
         bound = u * (16 / 3 * spread * answer.span + 8.0 * level) + added + lost
+        if whole is None and single:
+            bound = bound + roundings(MOVED_FACTORS.get(model.precision, 0.0), answer.span, level)
         return residual, bound if whole is None else bound + whole[1].max(axis=1)
 
 

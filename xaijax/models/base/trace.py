@@ -28,9 +28,11 @@ import numpy as np
 from xaijax.core.errors import InputError, InputTypeError, ModelOutputError, XaiError
 from xaijax.core.reads import JIT, Reads, changed, reads_of, shown
 from xaijax.models.base.outputs import check_traced_shape
+from xaijax.models.base.products import WORD, in_bfloat16
 
-MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "float64": "highest"}
-DTYPES = {"float32": np.float32, "tf32": np.float32, "float64": np.float64}
+MATMUL = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": WORD, "float64": "highest"}
+PRECISIONS = tuple(MATMUL)
+DTYPES = dict.fromkeys(PRECISIONS, np.float32) | {"float64": np.float64}
 
 TracedFunction = Callable[[Any, Any], Any]  # (params, rows [R, *F]) -> [R] or [R, K]
 
@@ -48,13 +50,14 @@ def traced(
     note.
     """
     taken: list[int] = []  # a number of rows that was traced
+    asked = in_bfloat16(function, name) if precision == "bfloat16" else function
 
     # Its name is in the program's text, by which a ledger knows the questions that it has answered.
     def whole(params: Any, rows: Any) -> Any:
         count = jax.tree.leaves(rows)[0].shape[0]
         try:
             with jax.default_matmul_precision(MATMUL[precision]):
-                raw = function(params, rows)
+                raw = asked(params, rows)
         except Exception as exc:
             failure = explain_trace_failure(exc, name)
             if failure is not exc:

@@ -93,7 +93,7 @@ def probe_jax(model: Any, rows: np.ndarray) -> Probe:
     lost = warn_of_digits(model.name, own_dtype, model.precision, answer)
     warn_of_wraps(model.name, programs["closed"], rows, programs)
     if model.deterministic:
-        probe_neighbours(evaluate, rows, model.name, among=answer)
+        probe_neighbours(evaluate, rows, model.name, answer, model.precision)
         if look is not None:
             look.answered(model.params, rows, answer)
     agreement = None
@@ -155,7 +155,9 @@ def _traced(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> ProgramCac
     if "probe" not in programs:
         layer = None
         # A translation is compared with its estimator, in another number of rows.
-        look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS) if model.reader is None else None
+        look = None
+        if model.reader is None:
+            look = RowCounts(model.name, traced.jaxpr, PROBE_ROWS, model.precision)
         if model.structure is None and model.deterministic:
             layer = find(apply, model.params, rows(PROBE_ROWS), traced.jaxpr, look)
         own = (traced.jaxpr.jaxpr, layer, look, PROBE_ROWS, digest)

@@ -31,6 +31,10 @@ Evaluate = Callable[[Any], np.ndarray]
 # The same sum of n terms, added up in another order, differs by about sqrt(n) roundings of its
 # largest partial sum. 2**10 roundings allow for sums of 2**20 terms, more than a layer has.
 _ROUNDINGS = 2.0**10
+# One rounding of a model's answers, by its precision: at least that of float32. A factor of TF32 or
+# bfloat16 that differs in the last bit of float32 may be rounded to the other side, and then moves
+# by 2^-10 or 2^-7: 2^10 of these roundings are two moves of terms as large as the largest answer.
+_ROUNDED = {"tf32": 2.0**-19, "bfloat16": 2.0**-16}
 
 
 def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") -> np.ndarray:
@@ -52,7 +56,11 @@ def probe_determinism(evaluate: Evaluate, rows: Any, name: str = "the model") ->
 
 
 def probe_neighbours(
-    evaluate: Evaluate, rows: Any, name: str = "the model", among: np.ndarray | None = None
+    evaluate: Evaluate,
+    rows: Any,
+    name: str = "the model",
+    among: np.ndarray | None = None,
+    precision: str = "float32",
 ) -> None:
     """Raises ModelOutputError if the answer to a row depends on the rows that come with it.
 
@@ -61,13 +69,13 @@ def probe_neighbours(
     shape: a compiled function has one shape only, and the same shape keeps the order of sums.
     Tolerance as in `probe_determinism`, in float32, in which a model may work whatever it returns.
 
-    among: the answer to the rows as they are, if it is known.
+    among: the answer to the rows as they are, if it is known. precision: that of the model.
     """
     count = len(rows)
     if count < 2:
         return
     among = np.array(evaluate(rows)) if among is None else among
-    epsilon = max(_epsilon(among.dtype), _epsilon(np.dtype(np.float32)))
+    epsilon = max(_epsilon(among.dtype), rounding(precision))
     for row in dict.fromkeys((0, *extremes(rows, among))):
         copies = np.array(evaluate(take_rows(rows, np.full(count, row, dtype=np.int64))))
         # All copies are compared, so a model that looks at a row's place is found too. The scale
@@ -177,14 +185,23 @@ def take_rows(rows: Any, index: np.ndarray) -> Any:
     return rows[index] if isinstance(rows, np.ndarray) else rows_of(rows).take(index)
 
 
-def gap_of(wanted: np.ndarray, found: np.ndarray, answer: np.ndarray) -> tuple[float, int] | None:
+def rounding(precision: str) -> float:
+    """One rounding of an answer in this precision: at least that of float32, in which a model may
+    work whatever it returns.
+    """
+    return _ROUNDED.get(precision, 2.0**-23)
+
+
+def gap_of(
+    wanted: np.ndarray, found: np.ndarray, answer: np.ndarray, precision: str = "float32"
+) -> tuple[float, int] | None:
     """(largest difference, first row) of two answers to the same rows in other company, or None.
 
     Tolerance as in `probe_neighbours`; answer: to all of the probe's rows, which give the scale.
     """
     if wanted.shape != found.shape:
         return float("inf"), 0
-    epsilon = max(_epsilon(answer.dtype), _epsilon(np.dtype(np.float32)))
+    epsilon = max(_epsilon(answer.dtype), rounding(precision))
     return _largest_gap(wanted, found, epsilon, np.maximum(_scale(answer), _scale(found)))
 
 
@@ -323,8 +340,9 @@ class AnsweredBefore:
 class RowCounts:
     """What the probe's trace and answers say of another trace of the same JAX model."""
 
-    def __init__(self, name: str, trace: Any, rows: int) -> None:
-        """trace: closed, that of the model for `rows` rows."""
+    def __init__(self, name: str, trace: Any, rows: int, precision: str = "float32") -> None:
+        """trace: closed, that of the model for `rows` rows; precision: of the model."""
+        self.precision = precision
         self.name, self._trace, self._rows = name, trace, rows
         self._known: tuple[Any, np.ndarray, np.ndarray] | None = None
 
@@ -348,7 +366,7 @@ class RowCounts:
         programs; None: they agree.
         """
         answer = self.answer
-        return gap_of(wanted, found.astype(answer.dtype), answer)
+        return gap_of(wanted, found.astype(answer.dtype), answer, self.precision)
 
     def __call__(self, trace: Any, rows: int) -> None:
         """Looks at the trace for another number of rows, before it is run.
@@ -366,7 +384,7 @@ class RowCounts:
         program = compile_sound(jax.jit(jaxpr_as_fun(trace)).lower(*leaves))
         with jax.ensure_compile_time_eval():  # numbers, whatever is traced around it
             found = np.array(program(*leaves)[0])
-        gap = gap_of(answer[places], found, answer)
+        gap = gap_of(answer[places], found, answer, self.precision)
         if gap is not None:
             raise NonDeterministicModelError(_refusal(self.name, len(given), rows, gap))
 

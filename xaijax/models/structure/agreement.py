@@ -24,7 +24,14 @@ from xaijax_kernels.structures.base import Affine, Structure, shapes_of
 Evaluate = Callable[[Any], Any]  # rows [R, *F] -> the model's answer, [R] or [R, K]
 
 HYBRIDS = 4  # masks by which probe rows are mixed
-EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "float64": 2.0**-52}
+# Two programs of a model that round the same factors of products. A factor that the two have added
+# up in another order, to another last bit of float32, may fall to the other side of a rounding: it
+# moves by up to 2^-10 of its size in TF32, and 2^-7 in bfloat16. A few of 100,000 factors do. An
+# answer is allowed two such moves of terms that are as large as the answers' spread.
+MOVED_FACTORS = {"tf32": 2.0**-15, "bfloat16": 2.0**-12}
+# A structure rounds its columns and weights to bfloat16 as its model does. Those of a model in TF32
+# it does not round.
+EPS = {"float32": 2.0**-23, "tf32": 2.0**-10, "bfloat16": 2.0**-12, "float64": 2.0**-52}
 # Two float32 networks of the same sums in another order differ by 1 to 3 roundings of the spread of
 # their answers, ones with a steep end by 25; a layer that is not the model's differs by as much as
 # the answers do. 84 roundings are 1e-5 in float32, what a translation is allowed too.
@@ -38,6 +45,11 @@ STEEP = 104
 # A row that differs by more is looked at once more: MOVED units of a number are several times what
 # its rounding is, and the rest of the model rounds too.
 PATTERNS, MOVED, OF_MOVED = 3, 2.0, 4.0
+
+
+def roundings(eps: float, spread: Any, level: Any) -> Any:
+    """How far two sums in another order may be apart, of answers with this spread and level."""
+    return eps * (OF_SPREAD * spread + OF_LEVEL * level)
 
 
 @dataclass(frozen=True)
@@ -217,7 +229,7 @@ def _difference(found: np.ndarray, answer: np.ndarray, eps: float) -> tuple[str,
     found, answer = found[finite], answer[finite]
     if not len(answer):
         return "", none
-    accepted = eps * (OF_SPREAD * np.ptp(answer, axis=0) + OF_LEVEL * np.abs(answer).max(axis=0))
+    accepted = roundings(eps, np.ptp(answer, axis=0), np.abs(answer).max(axis=0))
     off = np.abs(found - answer).max(axis=0)
     return ("" if (off <= accepted).all() else f"by {off.max():.3g}"), off
 

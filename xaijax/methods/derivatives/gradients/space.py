@@ -22,12 +22,11 @@ from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.engine.dispatch import columns, placed
 from xaijax.games.engine.evaluator import Engine
 from xaijax.methods.derivatives.gradients.slopes import refuse_model
+from xaijax.models.base.trace import MATMUL
 from xaijax.tables.table import CodeTable
 from xaijax.tables.tree_table import TreeTable
 from xaijax_kernels.engine.tiles import Traced
 from xaijax_kernels.gradients.front import back, front, has_front
-
-PRODUCTS = {"tf32": "tensorfloat32"}  # by a model's precision; otherwise all digits
 
 
 class LineSpace:
@@ -135,7 +134,7 @@ class Pair:
 
     def embedded(self, params: Any, rows: Any) -> Any:
         """The result of embed for rows, as the model takes them."""
-        with jax.default_matmul_precision(PRODUCTS.get(self.inner.precision, "highest")):
+        with jax.default_matmul_precision(MATMUL[self.inner.precision]):
             return self.embed(rows) if params is None else self.embed(params, rows)
 
     @property

@@ -1,0 +1,172 @@
+"""How the products of a compiled program are taken, read from its optimised HLO.
+
+`python tests/cases/compiled_products.py TARGET` compiles the program that holds a small network, in
+each precision, for "cpu" or for a target of `bench.compilers`, and prints the counts as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xaijax as xj
+from bench import compilers
+from xaijax.games.run import RunCost
+
+LINE = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*?)\)(.*)$")
+HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
+PRODUCT = ("dot", "convolution")
+MOVES = "bitcast copy transpose reshape convert broadcast slice dynamic-slice".split()
+
+
+def products(text: str, platform: str) -> Counter[str]:
+    """The number of products by how they are taken: "float32", "tf32", "bfloat16"."""
+    program = Program(text)
+    found: Counter[str] = Counter()
+    for place, line in program.lines():
+        if line["kind"] in PRODUCT:
+            found[program.taken(place, line, platform)] += 1
+    return found
+
+
+class Program:
+    """The computations of a program, and from where each is called."""
+
+    def __init__(self, text: str) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.callers: dict[str, list[tuple[str, Any]]] = {}
+        name = ""
+        for raw in text.splitlines():
+            if head := HEAD.match(raw):
+                name = head[1]
+                self.bodies[name] = {}
+            elif match := LINE.match(raw):
+                root, own, kind, operation, operands, rest = match.groups()
+                line = {
+                    "root": bool(root),
+                    "type": kind,
+                    "kind": operation,
+                    "operands": re.findall(r"%([\w.\-]+)", operands) or operands.split(", "),
+                    "rest": rest,
+                }
+                self.bodies[name][own] = line
+                called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", rest)
+                for one in called:
+                    self.callers.setdefault(one, []).append((name, line))
+
+    def lines(self) -> list[tuple[str, Any]]:
+        return [(name, line) for name, body in self.bodies.items() for line in body.values()]
+
+    def taken(self, place: str, line: Any, platform: str) -> str:
+        """How a product is taken. If none is said a GPU multiplies in TF32 and a TPU in bfloat16; a
+        CPU always multiplies in float32, where the factors may be rounded.
+        """
+        said = re.search(r"operand_precision=\{(\w+),(\w+)\}", line["rest"])
+        if "algorithm=dot_bf16_bf16_f32" in line["rest"] and platform == "gpu":
+            return "bfloat16"
+        if said and "highest" in said.groups():
+            return "float32"
+        if platform == "gpu":
+            return "tf32"
+        if platform == "tpu":
+            return "three of bfloat16" if said else "bfloat16"
+        rounded = [self.rounded(place, one) for one in line["operands"]]
+        return "bfloat16" if all(rounded) else "float32"
+
+    def rounded(self, place: str, name: str, depth: int = 0) -> bool:
+        """Whether numbers are cut to the 7 bits of bfloat16."""
+        line = self.bodies[place].get(name)
+        if line is None or depth > 40:
+            return False
+        if line["kind"] == "reduce-precision":
+            return "mantissa_bits=7" in line["rest"]
+        if line["kind"] in MOVES:
+            return self.rounded(place, line["operands"][0], depth + 1)
+        if line["kind"] in ("fusion", "call"):
+            called = re.search(r"(?:calls|to_apply)=%?([\w.\-]+)", line["rest"])
+            assert called
+            root = next(n for n, one in self.bodies[called[1]].items() if one["root"])
+            return self.rounded(called[1], root, depth + 1)
+        if line["kind"] == "get-tuple-element":
+            index = int(re.search(r"index=(\d+)", line["rest"])[1])  # type: ignore[index]
+            return self.element(place, line["operands"][0], index, depth + 1)
+        if line["kind"] == "parameter":
+            number = int(line["operands"][0])
+            callers = self.callers.get(place, [])
+            return bool(callers) and all(
+                caller["kind"] in ("fusion", "call")
+                and self.rounded(where, caller["operands"][number], depth + 1)
+                for where, caller in callers
+            )
+        return False
+
+    def element(self, place: str, name: str, index: int, depth: int) -> bool:
+        """The same of an element of a tuple; what a loop is given and hands on is the first one."""
+        line = self.bodies[place][name]
+        if line["kind"] == "tuple":
+            return self.rounded(place, line["operands"][index], depth + 1)
+        if line["kind"] == "parameter":
+            loops = [(at, one) for at, one in self.callers[place] if one["kind"] == "while"]
+            given = [self.element(at, one["operands"][0], index, depth) for at, one in loops]
+            return bool(given) and all(given)
+        return False
+
+
+def compiled(precision: Any, **options: Any) -> Any:
+    """The text of a network's program: two products of parameters, and one of its own numbers."""
+    rng = np.random.default_rng(0)
+    params = [rng.normal(size=d).astype(np.float32) for d in ((64, 128), (128, 64))]
+    X, background = (rng.normal(size=(n, 64)).astype(np.float32) for n in (4, 3))
+
+    def network(params: Any, rows: Any) -> Any:
+        hidden = jnp.tanh(jnp.tanh(rows @ params[0]) @ params[1]).reshape(-1, 8, 8)
+        return (hidden @ hidden.swapaxes(1, 2)).max(axis=(1, 2))
+
+    model = xj.as_model(network, params, precision=precision, structure="plain")
+    explainer = xj.Explainer(model, background, estimator="kernel", budget=200, **options)
+    found: dict[Any, Any] = {}
+    add = RunCost.add_calls
+
+    def noted(self: Any, calls: int, *recipes: Any) -> None:
+        add(self, calls, *recipes)
+        found.update(self.recipes)
+
+    RunCost.add_calls = noted  # type: ignore[method-assign]
+    try:
+        explainer.plan(X)
+    finally:
+        RunCost.add_calls = add  # type: ignore[method-assign]
+    (recipe,) = (one for one in found.values() if one.key[0] == "run")
+
+    def shape(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
+
+    jitted = jax.jit(recipe.function, out_shardings=recipe.results)
+    return jitted.lower(*jax.tree.map(shape, recipe.arguments)).compile().as_text()
+
+
+def main(target: str) -> None:
+    """Prints {precision: {how: number}}; a refusal is {"error": text}."""
+    found, platform, options = {}, "cpu", {}
+    if target != "cpu":
+        made = compilers.TARGETS[target]
+        devices = made.devices()
+        platform = devices[0].platform
+        options = {"devices": devices, "max_memory": made.memory}
+    for precision in ("float32", "tf32", "bfloat16"):
+        try:
+            found[precision] = dict(products(compiled(precision, **options), platform))
+        except xj.InputError as error:
+            found[precision] = {"error": str(error)}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

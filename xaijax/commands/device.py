@@ -1,0 +1,275 @@
+"""`xaijax doctor --device`: how fast a GPU or a TPU explains two known problems, and how right.
+
+Letters: N instances, B background rows, P players, T tiles, R rows of a tile.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xaijax.core.errors import XaiError
+from xaijax.core.version import __version__
+from xaijax.games.engine.compiled import Program
+from xaijax.methods.explainer.explainer import Explainer
+from xaijax.models import as_model
+
+SECONDS = 60.0  # that the whole check takes at most
+MOST_ROWS = 4_096  # instances of a call
+CHECKED = 2  # instances whose values are computed in float64
+ALLOWED = 1e-5  # of the values' spread: what is promised in float32
+P, B, UNITS = 12, 100, 64
+SIZES = (60, 6, 12, 5, 10, 5, 4, 2, 20, 12, 40, 25)  # distinct values of T3's columns
+
+ABSENT = """\
+Device check JAX sees {kinds} here, and this check is for a GPU or a TPU. There it explains rows of
+             a network 12-64-64-1 exactly, with numbers (T1) and with codes (T3) as columns, for at
+             most a minute, compares values with float64, and prints model rows a second, the share
+             of the plain forward pass and the number of kernels, to be pasted into a report.
+             Install JAX for the device: pip install "jax[cuda13]", or "jax[tpu]"."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network, its background and an endless supply of instances."""
+
+    name: str
+    codes: bool  # whether columns have few values, so that pairs agree in some of them
+
+    def rows(self, count: int, seed: int) -> np.ndarray:
+        """Rows [count, P]."""
+        rng = np.random.default_rng(seed)
+        if not self.codes:
+            return rng.normal(size=(count, P)).astype(np.float32)
+        columns = [rng.integers(0, size, count) for size in SIZES]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    @cached_property
+    def background(self) -> np.ndarray:
+        """Rows [B, P]."""
+        return self.rows(B, 1)
+
+    @cached_property
+    def params(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weights and biases, the first layer for columns that are not normalised."""
+        rng, layers = np.random.default_rng(0), []
+        for rows, units in ((P, UNITS), (UNITS, UNITS), (UNITS, 1)):
+            weights = rng.normal(size=(rows, units)) * math.sqrt(2 / rows)
+            layers.append((weights, 0.1 * rng.normal(size=units)))
+        scale = self.background.std(axis=0)
+        first, bias = layers[0]
+        first = first / scale[:, None]
+        layers[0] = first, bias - self.background.mean(axis=0) @ first
+        return [tuple(one.astype(np.float32) for one in layer) for layer in layers]
+
+
+def forward(params: Any, rows: Any, xp: Any = jnp) -> Any:
+    """The network, [R, P] -> [R]; xp: jax.numpy or numpy."""
+    for weights, bias in params[:-1]:
+        rows = xp.maximum(rows @ weights + bias, 0)
+    weights, bias = params[-1]
+    return (rows @ weights + bias)[:, 0]
+
+
+def in_float64(problem: Problem, x: np.ndarray) -> np.ndarray:
+    """Shapley values [P] of a row by the definition, over all 2^P coalitions, on the host."""
+    params = [(w.astype(np.float64), b.astype(np.float64)) for w, b in problem.params]
+    kept = (np.arange(1 << P)[:, None] >> np.arange(P)) & 1 == 1
+    v = np.zeros(1 << P)
+    donors = problem.background.astype(np.float64)
+    for donor in donors:
+        v += forward(params, np.where(kept, x.astype(np.float64), donor), np) / len(donors)
+    size, values = kept.sum(axis=1), np.zeros(P)
+    for j in range(P):
+        without = np.flatnonzero(~kept[:, j])
+        weights = [1 / (P * math.comb(P - 1, int(s))) for s in size[without]]
+        values[j] = np.sum(weights * (v[without | 1 << j] - v[without]))
+    return values
+
+
+FREE = (  # operations that start nothing
+    "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
+    "opt-barrier async-done copy-done"
+).split()
+
+
+def kernels(text: str) -> int:
+    """Kernels that one call of an optimised program starts: operations of its own level, and those
+    of loops as often as they turn. A loop whose turns are not known counts once.
+    """
+    bodies: dict[str, list[str]] = {}
+    entry, lines = "", []
+    for line in text.splitlines():
+        head = re.match(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line)
+        if head:
+            lines = bodies.setdefault(head[2], [])
+            entry = head[2] if head[1] else entry
+        else:
+            lines.append(line)
+
+    def of(name: str) -> int:
+        total = 0
+        for line in bodies.get(name, ()):
+            kind = re.search(r" = (?:\(.*?\)|\S+) ([a-z][\w\-]*)\(", line)
+            if kind is None or kind[1] in FREE:
+                continue
+            if kind[1] in ("while", "call", "conditional"):
+                known = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+                inner = re.findall(r"(?:body|to_apply|calls)=%?([\w.\-]+)", line)
+                total += (int(known[1]) if known else 1) * sum(map(of, inner))
+            else:
+                total += 1
+        return total
+
+    return of(entry)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured of a problem."""
+
+    problem: str
+    instances: int
+    rate: float  # model rows a second
+    share: float  # the time of a plain forward pass of these rows, over ours
+    kernels: int  # of a dispatch
+    per_million: float  # kernels for a million model rows
+    compile_seconds: float
+    error: float  # the largest difference of a value from float64
+    allowed: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the values are as near to float64 as is promised."""
+        return self.error <= self.allowed
+
+    def lines(self) -> Iterator[str]:
+        """Two lines of the block."""
+        yield (
+            f"{self.problem:4} {self.instances:6,} instances  {self.rate / 1e6:10,.1f} M rows/s  "
+            f"{100 * self.share:5.0f} % of the plain forward pass  compiled in "
+            f"{self.compile_seconds:.1f} s"
+        )
+        right = "right" if self.right else "WRONG"
+        yield (
+            f"     {self.kernels:6,} kernels a dispatch, {self.per_million:,.0f} a million rows; "
+            f"{right}, {self.error:.1e} from float64 ({self.allowed:.1e} allowed)"
+        )
+
+
+def check(
+    devices: list[Any],
+    seconds: float = SECONDS,
+    most: int = MOST_ROWS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[str]:
+    """The lines of the block, as they come; raises XaiError after them if a value is wrong.
+
+    most: instances of a call. seconds: after which no further measurement begins.
+    """
+    until = clock() + seconds
+    one = devices[0]
+    yield "--- xaijax device check ---"
+    yield f"xaijax {__version__}, jax {jax.__version__}, {len(devices)} x {one.device_kind}"
+    yield f"{one.platform}; {getattr(one.client, 'platform_version', '').splitlines()[0]}"
+    wrong = []
+    problems = Problem("T1", codes=False), Problem("T3", codes=True)
+    for place, problem in enumerate(problems):
+        share = (until - clock()) / (len(problems) - place)
+        found = measured(problem, devices, clock() + share, most, clock)
+        yield from found.lines()
+        wrong += [found.problem] * (not found.right)
+    yield "--- end ---"
+    if wrong:
+        raise XaiError(
+            f"values of {' and '.join(wrong)} on {one.device_kind} are not those of float64. Do "
+            "not trust this device with this version of JAX; please report the block above."
+        )
+
+
+def measured(
+    problem: Problem, devices: list[Any], until: float, most: int, clock: Callable[[], float]
+) -> Finding:
+    """Explains more and more rows of the problem, up to `most`, until `until`."""
+    model = as_model(forward, problem.params)
+    explainer = Explainer(model, problem.background, estimator="exact", devices=devices)
+    X = problem.rows(most, 2)
+    first = found = explainer(X[:CHECKED], progress=False)  # compiles
+    wanted = np.stack([in_float64(problem, x) for x in X[:CHECKED]])
+
+    def timed(count: int) -> float:
+        nonlocal found
+        started = clock()
+        found = explainer(X[:count], progress=False)
+        return clock() - started
+
+    count = CHECKED
+    times = [timed(count)]
+    while count < most and clock() + 4 * times[-1] < until:
+        count = min(4 * count, most)
+        times = [timed(count)]
+    while len(times) < 3 and clock() + times[0] < until:
+        times.append(timed(count))
+    took, rows = statistics.median(times), int(found.stats["model_rows"])
+    launched = program_kernels(explainer)
+    return Finding(
+        problem.name,
+        count,
+        rows / took,
+        forward_seconds(problem, devices, rows) / took,
+        launched,
+        launched * int(found.stats["model_calls"]) / rows * 1e6,
+        float(first.stats["compile_seconds"]),
+        float(np.abs(first.values - wanted).max()),
+        ALLOWED * float(np.abs(wanted).max()),
+    )
+
+
+def program_kernels(explainer: Explainer) -> int:
+    """Kernels of a dispatch: of the largest of the programs that the explainer ran."""
+    evaluator = explainer._evaluator
+    assert evaluator is not None
+    kept = evaluator.engine.compiled.kept.values()
+    return max((kernels(one.call.as_text()) for one in kept if isinstance(one, Program)), default=0)
+
+
+def forward_seconds(problem: Problem, devices: list[Any], rows: int) -> float:
+    """Seconds of a plain forward pass of this number of rows, in tiles, over all devices."""
+    T, R = 8, 1 << 16 if devices[0].platform != "cpu" else 1 << 12
+    device = devices[0]
+    tiles = jax.device_put(problem.rows(T * R, 3).reshape(T, R, P), device)
+    params = jax.device_put(problem.params, device)
+
+    def all_tiles(params: Any, tiles: Any) -> Any:
+        return jax.lax.map(lambda rows: forward(params, rows), tiles)
+
+    with jax.default_matmul_precision("highest"):
+        run = jax.jit(all_tiles).lower(params, tiles).compile()
+    jax.block_until_ready(run(params, tiles))
+    calls, took = 1, 0.0
+    while took < 0.2 and calls < 1 << 12:  # several are under way: the host's share is hidden
+        calls *= 2
+        started = time.perf_counter()
+        jax.block_until_ready([run(params, tiles) for _ in range(calls)])
+        took = time.perf_counter() - started
+    return took / (calls * T * R) * rows / len(devices)
+
+
+def report(devices: list[Any]) -> Iterator[str]:
+    """What `xaijax doctor --device` prints for JAX's devices."""
+    others = [one for one in devices if one.platform != "cpu"]
+    if not others:
+        kinds = ", ".join(sorted({one.device_kind for one in devices}))
+        yield ABSENT.format(kinds=f"{len(devices)} device(s) of kind {kinds}")
+        return
+    yield from check(others)

@@ -1,0 +1,188 @@
+"""A function whose products of its own parameters are taken in bfloat16 and added in float32.
+
+JAX's words for a matrix precision name what a device may do; a CPU then multiplies in float32, and
+products of two rows' numbers (attention) are taken in the same precision as those of parameters. So
+the trace is read, and both factors of each product with a parameter are rounded to bfloat16: every
+device then multiplies the same numbers. A product of two bfloat16 numbers is exact in float32.
+
+A TPU and an NVIDIA GPU are told by `WORD` that the factors have this form, and multiply in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from xaijax.core.errors import InputError
+from xaijax_kernels.engine.steps import PRODUCTS, bound
+from xaijax_kernels.engine.tiles import traced
+
+WORD = "BF16_BF16_F32"  # of JAX, for a product whose precision the function itself does not say
+_SAID = jax.lax.DotAlgorithmPreset[WORD]
+_FULL = (jax.lax.Precision.HIGHEST,) * 2
+BITS = {"exponent_bits": 8, "mantissa_bits": 7}  # of bfloat16
+# The parameter that holds the trace of a step with the same inputs, by the step's name.
+_INSIDE = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+
+def in_bfloat16(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function`(params, rows) with its products rounded; name: that of the model, for messages.
+
+    A product is one of parameters if one of its factors depends on no row. Others, and those whose
+    precision the function says, stay as they are.
+    """
+
+    def whole(params: Any, rows: Any) -> Any:
+        trees: list[Any] = []
+
+        def listed(params: Any, rows: Any) -> list[Any]:
+            leaves, tree = jax.tree.flatten(function(params, rows))
+            trees[:] = [tree]
+            return leaves
+
+        with jax.default_matmul_precision(WORD):
+            closed = traced(listed, params, rows)
+        given, asked = jax.tree.leaves(params), jax.tree.leaves(rows)
+        of_rows = [False] * len(given) + [True] * len(asked)
+        out, _ = _run(closed.jaxpr, closed.consts, [*given, *asked], of_rows, name)
+        return jax.tree.unflatten(trees[0], out)
+
+    return whole
+
+
+def _run(
+    jaxpr: Any, consts: Any, inputs: list[Any], of_rows: list[bool], name: str
+) -> tuple[list[Any], list[bool]]:
+    """(the outputs of a trace, which of them depend on rows); of_rows: which inputs do."""
+    values: dict[Any, tuple[Any, bool]] = {}
+    values.update((v, (one, False)) for v, one in zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, zip(inputs, of_rows, strict=True), strict=True))
+
+    def read(atom: Any) -> tuple[Any, bool]:
+        return (atom.val, False) if isinstance(atom, Literal) else values[atom]
+
+    for equation in jaxpr.eqns:
+        given = [read(atom) for atom in equation.invars]
+        numbers, marks = [number for number, _ in given], [mark for _, mark in given]
+        depends = [any(marks)] * len(equation.outvars)
+        if equation.primitive.name in PRODUCTS:
+            equation, numbers = _product(equation, numbers, all(marks))
+        elif any(map(_multiplies, _traces(equation))):
+            equation, depends = _opened(equation, marks, name)
+        made = zip(bound(equation, numbers), depends, strict=True)
+        values.update(zip(equation.outvars, made, strict=True))
+    found = [read(atom) for atom in jaxpr.outvars]
+    return [number for number, _ in found], [mark for _, mark in found]
+
+
+def _product(equation: Any, factors: list[Any], of_rows: bool) -> tuple[Any, list[Any]]:
+    """(the step, its factors) of a product; of_rows: whether both factors depend on rows."""
+    if equation.params["precision"] != _SAID:
+        return equation, factors
+    single = all(jnp.result_type(one) == jnp.float32 for one in factors)
+    if of_rows or not single:
+        said = _FULL if all(map(_floats, factors)) else None
+        return _with(equation, precision=said), factors
+    rounded = [jax.lax.reduce_precision(one, **BITS) for one in factors]
+    return equation, rounded
+
+
+def _floats(number: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(number), jnp.floating)
+
+
+def _opened(equation: Any, marks: list[bool], name: str) -> tuple[Any, list[bool]]:
+    """(a step whose traces have their products rounded, which of its outputs depend on rows)."""
+    kind, options = equation.primitive.name, equation.params
+    depends = [any(marks)] * len(equation.outvars)
+
+    def rounded(inner: Any, marks: list[bool]) -> Any:
+        return _rounded(inner, marks, name)
+
+    if kind == "scan":
+        each = _of_scan(equation, marks)
+        return _with(equation, jaxpr=rounded(options["jaxpr"], each)), depends
+    if kind == "while":
+        first, second = options["cond_nconsts"], options["body_nconsts"]
+        carry = [any(marks)] * (len(marks) - first - second)
+        made = {
+            "cond_jaxpr": rounded(options["cond_jaxpr"], [*marks[:first], *carry]),
+            "body_jaxpr": rounded(options["body_jaxpr"], [*marks[first : first + second], *carry]),
+        }
+        return _with(equation, **made), depends
+    if kind == "cond":
+        branches = tuple(rounded(one, marks[1:]) for one in options["branches"])
+        return _with(equation, branches=branches), depends
+    place = _INSIDE.get(kind)
+    if place is None:
+        raise InputError(
+            f"precision='bfloat16' does not reach the products that {name} takes inside "
+            f"{kind}. Say precision='float32' or 'tf32', or write that step without {kind}."
+        )
+    return _with(equation, **{place: rounded(options[place], marks)}), depends
+
+
+def _of_scan(equation: Any, marks: list[bool]) -> list[bool]:
+    """Which inputs of a scan's trace depend on rows; what is carried does if any input does.
+
+    The constants and the carried numbers have the same shape in the trace and outside of it, and so
+    have the outputs that are carried: versions of JAX name their numbers in different ways.
+    """
+    inner = equation.params["jaxpr"].jaxpr
+
+    def same(outside: Any, inside: Any) -> int:
+        return sum(a.aval.shape == b.aval.shape for a, b in zip(outside, inside, strict=True))
+
+    carried, each = same(equation.outvars, inner.outvars), same(equation.invars, inner.invars)
+    first = each - carried
+    return [*marks[:first], *[any(marks)] * carried, *marks[each:]]
+
+
+def _rounded(inner: Any, marks: list[bool], name: str) -> Any:
+    """A trace, closed or not, with its products rounded."""
+    jaxpr, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+
+    def run(*inputs: Any) -> list[Any]:
+        return _run(jaxpr, consts, list(inputs), marks, name)[0]
+
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    weak = [getattr(v.aval, "weak_type", False) for v in jaxpr.invars]
+    shapes = [one.update(weak_type=w) for one, w in zip(shapes, weak, strict=True)]
+    made = traced(run, *shapes)
+    return made if hasattr(inner, "jaxpr") else made.jaxpr
+
+
+def _with(equation: Any, **options: Any) -> Any:
+    return equation.replace(params={**equation.params, **options})
+
+
+def _traces(equation: Any) -> Iterator[Any]:
+    """The traces in a step."""
+    for option in equation.params.values():
+        for one in option if isinstance(option, tuple | list) else (option,):
+            inner = getattr(one, "jaxpr", one)
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+def _multiplies(jaxpr: Any) -> bool:
+    """Whether a trace has a product whose precision the function does not say."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in PRODUCTS and equation.params["precision"] == _SAID:
+            return True
+        if any(map(_multiplies, _traces(equation))):
+            return True
+    return False
