@@ -7,7 +7,7 @@ Letters: R rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,10 @@ class Compiled:
     def lacks(self, recipe: ProgramRecipe) -> bool:
         """Whether the program is still to be compiled."""
         return recipe.name not in self.kept
+
+    def lacking(self, recipes: Iterable[ProgramRecipe], runs: Mapping[Any, int]) -> int:
+        """Programs of a planned run that are still to be compiled; runs: of each, by its name."""
+        return sum(map(self.lacks, recipes))
 
     def trace(
         self,
