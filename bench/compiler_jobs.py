@@ -139,13 +139,13 @@ def machine(given: dict[str, Any]) -> Job:
     return of_explainer(f, params, X, background, given)
 
 
-def convolution(given: dict[str, Any]) -> Job:
-    """A small convolutional network of 28 x 28 pixels, 49 patches, by permutations."""
-    X, background = (a.reshape(-1, 28, 28, 1) for a in continuous(100, 10, 784))
+def convolution(given: dict[str, Any], side: int = 28) -> Job:
+    """A convolutional network of `side` x `side` pixels, players of 4 x 4, by permutations."""
+    X, background = (a.reshape(-1, side, side, 1) for a in continuous(100, 10, side * side))
     rng = np.random.default_rng(0)
     params = {
         "kernel": (0.3 * rng.normal(size=(5, 5, 1, 16))).astype(np.float32),
-        "out": (0.05 * rng.normal(size=(24 * 24 * 16, 10))).astype(np.float32),
+        "out": (0.05 * rng.normal(size=((side - 4) ** 2 * 16, 10))).astype(np.float32),
     }
 
     def f(p: Any, images: Any) -> Any:
@@ -154,29 +154,29 @@ def convolution(given: dict[str, Any]) -> Job:
         )
         return jax.nn.relu(made).reshape(len(images), -1) @ p["out"]
 
-    row = np.arange(28) // 4
-    players = (row[:, None] * 7 + row[None])[..., None]
+    row = np.arange(side) // 4
+    players = (row[:, None] * (side // 4) + row[None])[..., None]
     return of_explainer(
         f, params, X, background, given, players=players, estimator="permutation", budget=100
     )
 
 
-def images(given: dict[str, Any]) -> Job:
+def images(given: dict[str, Any], layers: int = 6) -> Job:
     """A vision transformer of 5 M parameters and 64 patches, by permutations."""
     X, background = (a.reshape(-1, 64, 64, 3) for a in continuous(4, 1, 64 * 64 * 3))
     row = np.arange(64) // 8
     players = np.broadcast_to((row[:, None] * 8 + row[None])[..., None], (64, 64, 3)).copy()
-    params = transformer(64, 256, 6, 8 * 8 * 3, 10)
+    params = transformer(64, 256, layers, 8 * 8 * 3, 10)
     return of_explainer(
         vit, params, X, background, given, players=players, estimator="permutation", budget=130
     )
 
 
-def words(given: dict[str, Any]) -> Job:
+def words(given: dict[str, Any], layers: int = 6) -> Job:
     """A causal transformer of 5 M parameters and 64 tokens, by permutations."""
     rng = np.random.default_rng(0)
     X, background = rng.integers(1, 500, (4, 64)), np.zeros((1, 64), np.int64)
-    params = transformer(64, 256, 6, 500, 500)
+    params = transformer(64, 256, layers, 500, 500)
     return of_explainer(gpt, params, X, background, given, estimator="permutation", budget=130)
 
 
@@ -281,6 +281,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
     "T1": network,
     "T1, plain": partial(network, structure="plain"),
     "T1, one instance": partial(network, N=1),
+    "T1, tf32": partial(network, options={"precision": "tf32"}),
     "T3": codes,
     "logistic": logistic,
     "RBF machine": machine,
@@ -302,4 +303,10 @@ JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
     "shapley_values": derivative,
     "ViT": images,
     "GPT": words,
+}
+# For tests: these take a TPU's compiler up to a minute each at full size.
+SMALL: dict[str, Callable[[dict[str, Any]], Job]] = {
+    "first convolution": partial(convolution, side=16),
+    "ViT": partial(images, layers=1),
+    "GPT": partial(words, layers=1),
 }

@@ -6,7 +6,7 @@ whose `devices=` are described by a topology plans its run as on these devices. 
 plan are compiled and never run.
 
 `python -m bench.compilers TARGET` is the process that compiles for one target. It reads lines of
-JSON from its input, {"job": NAME} or {"export": NUMBER}, and answers each with one line.
+JSON from its input, as {"job": NAME} or {"export": NUMBER}, and answers each with one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from bench.compiler_jobs import JOBS, Job, shapes_on
+from bench.compiler_jobs import JOBS, SMALL, Job, shapes_on
 from bench.environments import compilers_environment
 from bench.frame import NotRun
 from bench.hlo import figures
@@ -138,10 +138,12 @@ class Program:
         return self.figures[name] * self.runs / self.rows
 
 
-def compiled(job: Job, name: str, target: str, devices: Sequence[Any]) -> Iterator[Program]:
-    """Compiles every program of the job."""
+def compiled(
+    job: Job, name: str, target: str, devices: Sequence[Any], compare: bool = True
+) -> Iterator[Program]:
+    """Compiles every program of the job; compare: with the model alone, for one TPU."""
     gpu = devices[0].platform != "tpu"
-    estimates = not gpu and len(devices) == 1 and job.model is not None
+    estimates = compare and not gpu and len(devices) == 1 and job.model is not None
     plain = plain_cycles(job, devices[0]) if estimates else 0.0
     for recipe, runs in job.programs():
         made = Program(name, target, recipe.what, job.rows, runs, plain)
@@ -196,11 +198,12 @@ def plain_cycles(job: Job, device: Any) -> float:
 _plain: dict[Any, float] = {}
 
 
-def run_job(name: str, target: Target) -> list[Program]:
-    """Compiles a job of JOBS for a target."""
+def run_job(name: str, target: Target, small: bool = False, compare: bool = True) -> list[Program]:
+    """Compiles a job of JOBS for a target; small: the one of SMALL, if there is one."""
     devices = target.devices()
-    job = JOBS[name]({"devices": devices, "max_memory": target.memory})
-    return list(compiled(job, name, target.name, devices))
+    jobs = JOBS | SMALL if small else JOBS
+    job = jobs[name]({"devices": devices, "max_memory": target.memory})
+    return list(compiled(job, name, target.name, devices, compare))
 
 
 def run_export(number: int, target: Target) -> Program:
@@ -234,7 +237,7 @@ def serve(target: Target) -> None:
                 target.devices()
                 answer: dict[str, Any] = {"versions": _versions()}
             elif "job" in request:
-                made = run_job(request["job"], target)
+                made = run_job(request.pop("job"), target, **request)
                 answer = {"programs": [asdict(program) for program in made]}
             else:
                 answer = {"programs": [asdict(run_export(request["export"], target))]}
@@ -263,9 +266,9 @@ class Compiler:
             env=own_environment(),
         )
 
-    def job(self, name: str) -> list[Program]:
+    def job(self, name: str, small: bool = False, compare: bool = True) -> list[Program]:
         """The programs of a job; raises CompilationError if one is not compiled."""
-        return self._ask({"job": name})
+        return self._ask({"job": name, "small": small, "compare": compare})
 
     def export(self, number: int) -> Program:
         """A kernel of `tests/kernels/test_export.py`, by its number."""
