@@ -304,7 +304,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
     "ViT": images,
     "GPT": words,
 }
-# For tests: these take a TPU's compiler up to a minute each at full size.
+# For tests, on TPUs: these take their compiler up to a minute each at full size.
 SMALL: dict[str, Callable[[dict[str, Any]], Job]] = {
     "first convolution": partial(convolution, side=16),
     "ViT": partial(images, layers=1),

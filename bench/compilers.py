@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +72,16 @@ class Target:
         """Whether it is a GPU."""
         return self.environment == "cuda"
 
-    def devices(self) -> list[Any]:
-        """Descriptions of its devices; raises NotRun for a topology that the compiler lacks."""
+    @cached_property
+    def devices(self) -> tuple[Any, ...]:
+        """Descriptions of its devices, the same for all programs; raises NotRun for a topology that
+        the compiler lacks.
+        """
         if self.gpu:
             described = topologies.get_topology_desc(
                 platform="cuda", topology_name="", target_config=H200, topology="1x1x1"
             )
-            return list(described.devices)
+            return tuple(described.devices)
         try:
             described = topologies.get_topology_desc(platform="tpu", topology_name=self.name)
         except Exception as error:
@@ -86,7 +89,7 @@ class Target:
                 f"libtpu knows no target {self.name!r} ({str(error).splitlines()[0]}). Say h200, "
                 f"or a TPU: {', '.join(KNOWN)}, ..."
             ) from None
-        return list(described.devices)
+        return tuple(described.devices)
 
 
 TARGETS = {
@@ -199,10 +202,10 @@ _plain: dict[Any, float] = {}
 
 
 def run_job(name: str, target: Target, small: bool = False, compare: bool = True) -> list[Program]:
-    """Compiles a job of JOBS for a target; small: the one of SMALL, if there is one."""
-    devices = target.devices()
-    jobs = JOBS | SMALL if small else JOBS
-    job = jobs[name]({"devices": devices, "max_memory": target.memory})
+    """Compiles a job of JOBS for a target; small: the one of SMALL, if it has one for it."""
+    devices = target.devices
+    jobs = JOBS | SMALL if small and not target.gpu else JOBS
+    job = jobs[name]({"devices": list(devices), "max_memory": target.memory})
     return list(compiled(job, name, target.name, devices, compare))
 
 
@@ -211,7 +214,7 @@ def run_export(number: int, target: Target) -> Program:
     name, function, arguments = export_cases(target)[number]
     recipe = ProgramRecipe((name,), function, arguments, what=name)
     made = Program(name, target.name, name, 1, 1)
-    devices = target.devices()
+    devices = target.devices
     _compile(made, on_devices(recipe, devices), target.gpu)
     return made
 
@@ -223,7 +226,7 @@ def export_cases(target: Target) -> list[Any]:
         sys.path.append(str(ROOT / folder))
     test_export = importlib.import_module("test_export")  # tests are no part of the bench
 
-    mesh = Mesh(np.array(target.devices()), ("tiles",))
+    mesh = Mesh(np.array(target.devices), ("tiles",))
     return list(test_export.kernels(mesh.size, mesh))
 
 
@@ -234,7 +237,7 @@ def serve(target: Target) -> None:
         request = json.loads(line)
         try:
             if "versions" in request:
-                target.devices()
+                _ = target.devices
                 answer: dict[str, Any] = {"versions": _versions()}
             elif "job" in request:
                 made = run_job(request.pop("job"), target, **request)

@@ -30,7 +30,7 @@ class Limit:
     products: Set[str] = frozenset({"float32"})  # in which numbers they multiply, at most
 
 
-# Figures of jobs of SMALL are those of the small ones.
+# Figures of a TPU for jobs of SMALL are those of the small ones.
 LIMITS: dict[str, dict[str, Limit]] = {
     "h200": {
         "T1": Limit(326, 65_536),
@@ -43,7 +43,7 @@ LIMITS: dict[str, dict[str, Limit]] = {
         "forest": Limit(29_257),
         "forest, labels": Limit(2_612, 32),
         "nearest neighbours": Limit(1_104, 16_384),
-        "first convolution": Limit(151_167, 1_020),
+        "first convolution": Limit(300_633, 250),
         "kernel, P = 64": Limit(6_965, 768),
         "permutation, P = 64": Limit(2_427, 120_832),
         "permutation, P = 784": Limit(8_130, 39_168),
@@ -54,8 +54,8 @@ LIMITS: dict[str, dict[str, Limit]] = {
         "integrated gradients": Limit(4_560, 1_312),
         "expected gradients": Limit(278, 1_312),
         "shapley_values": Limit(12_454),
-        "ViT": Limit(),
-        "GPT": Limit(),
+        "ViT": Limit(443_360, 16_384),
+        "GPT": Limit(427_735, 16_384),
     },
     "v5e:1x1": {
         "T1": Limit(1_208, 65_536, cycles=1.82, seconds=20),
@@ -79,8 +79,8 @@ LIMITS: dict[str, dict[str, Limit]] = {
         "integrated gradients": Limit(19_500, 672),
         "expected gradients": Limit(1_546, 608),
         "shapley_values": Limit(26_738),
-        "ViT": Limit(),
-        "GPT": Limit(),
+        "ViT": Limit(4_855_469, 65_536),
+        "GPT": Limit(4_355_470, 65_536),
     },
 }
 SPLIT = "T1", "T3", "kernel, P = 64", "permutation, P = 64", "expected gradients"
