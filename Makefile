@@ -16,7 +16,7 @@ endif
 # Where it is set, each of the processes that tests start compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-engines docs bench bench-gpu lint
+.PHONY: help demo test test-all test-engines docs bench bench-gpu compilers lint
 
 help:
 	@echo "make demo       install and explain 1,000 real rows; writes xaijax-demo/"
@@ -26,6 +26,7 @@ help:
 	@echo "make docs       install and build the site into site/; fails where a link or an example does"
 	@echo "make bench      measure against the peers; rewrites bench/README.md (CASE=T1 for one)"
 	@echo "make bench-gpu  the same on a GPU (bench/GPU.md); fails where there is none"
+	@echo "make compilers  compile for a TPU and an H200 that are not here; rewrites bench/ACCELERATORS.md"
 	@echo "make lint       ruff and pyright"
 	@echo "make setup      only make .venv, with what development needs"
 
@@ -52,6 +53,11 @@ bench: $(PEERS)
 
 bench-gpu: $(PEERS)
 	JAX_PLATFORMS=cuda $(PYTHON) -m bench --gpu $(if $(CASE),--case $(CASE)) $(ARGS)
+
+# In the user's cache folder, which all clones share: 2.7 GB.
+compilers: $(READY)
+	$(PYTHON) -m bench.environments tpu cuda
+	$(PYTHON) -m bench --compilers $(ARGS)
 
 lint: $(READY)
 	.venv/bin/ruff check .

@@ -1,4 +1,6 @@
-"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list] [--stale]`."""
+"""The command line: `python -m bench [--case T1 ...] [--size smoke] [--gpu] [--list] [--stale]`,
+and `python -m bench --compilers [--target h200 ...] [--case "permutation, P = 64" ...]`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from bench import report
+from bench import accelerators, report
 from bench.cases import CASES
 from bench.frame import Outcome
 
@@ -19,10 +21,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the cases, print and keep what they found.
 
     Returns:
-        0; 1 when results disagreed, a case failed, or `--stale` found rows; 2 for a wrong name or a
-        missing GPU.
+        0; 1 when results disagreed, a case or a compilation failed, or `--stale` found rows; 2 for
+        a wrong name, a missing GPU or a missing compiler.
     """
     options = _parser().parse_args(arguments)
+    if options.compilers:
+        return accelerators.main(options.target, options.case, options.write)
     wanted = [name for one in options.case for name in one.split(",") if name]
     unknown = [name for name in wanted if name not in CASES]
     if unknown:
@@ -86,7 +90,12 @@ def _tell_stale() -> list[report.Stale]:
     for on in sorted({one.on for one in found}):
         names = ",".join(dict.fromkeys(one.case for one in found if one.on == on))
         print(f"on {on}: python -m bench --case {names}")
-    return found
+    old = accelerators.stale()
+    for one in old:
+        print(f"stale: {one}")
+    if old:
+        print("anywhere: make compilers")
+    return found + old
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--stale", action="store_true", help="rows older than the code, and stop")
     parser.add_argument("--gpu", action="store_true", help="refuse to run without a GPU")
+    parser.add_argument(
+        "--compilers", action="store_true", help="compile for TPUs and an H200 that are not here"
+    )
+    parser.add_argument(
+        "--target", action="append", default=[], help="for --compilers: h200, v5e:2x2, another TPU"
+    )
     parser.add_argument("--out", type=Path, default=report.HERE / "out", help="for JSON files")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     parser.add_argument("--fail-fast", action="store_true", help="show a failing case's traceback")

@@ -1,36 +1,43 @@
 """What the compilers of a TPU and of a GPU make of the library's programs, with neither at hand.
 
-`python -m bench --compilers` compiles the programs of the hot path for two TPUs and an H200, each in
-an environment of its own, and writes `bench/ACCELERATORS.md`. An explainer whose `devices=` are
-described by a topology plans its run (`plan`) as on these devices; the programs of the plan are
-compiled here, and never run.
+`python -m bench --compilers` compiles the programs of the hot path for two TPUs and an H200, each
+in an environment of its own (`environments.py`), and writes `bench/ACCELERATORS.md`. An explainer
+whose `devices=` are described by a topology plans its run as on these devices. The programs of the
+plan are compiled and never run.
+
+`python -m bench.compilers TARGET` is the process that compiles for one target. It reads lines of
+JSON from its input, as {"job": NAME} or {"export": NUMBER}, and answers each with one line.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
-from xaijax.games.engine.compiled import Compiled
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-import xaijax
+from bench.compiler_jobs import JOBS, SMALL, Job, shapes_on
+from bench.environments import compilers_environment
 from bench.frame import NotRun
 from bench.hlo import figures
-from bench.models import continuous, forward, gpt, mlp, transformer, vit
-from xaijax.games.run import RunCost
+from xaijax.games.engine.dispatch import ProgramRecipe
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-PAGE = HERE / "ACCELERATORS.md"
+ROOT = Path(__file__).parent.parent
 # XLA's description of a GPU. NVIDIA's figures of an H200 SXM.
 H200 = """
 gpu_device_info {
@@ -47,34 +54,49 @@ runtime_version { major: 13 minor: 5 } device_description_str: "NVIDIA H200"
 """
 
 
+KNOWN = (  # that libtpu 0.0.50 describes; more chips by larger grids
+    "v2:2x2 v3:2x2 v4:2x2x1 v5e:1x1 v5e:2x2 v5e:4x4 v5p:2x2x1 v6e:1x1 v6e:2x2 tpu7x:2x2x1"
+).split()
+
+
 @dataclass(frozen=True)
 class Target:
     """A device that is compiled for."""
 
     name: str
     environment: str  # of `bench/peers`
-    memory: int  # bytes that a run may plan with: half of the device's
+    memory: int = 8 << 30  # bytes that a run may plan with: half of the device's
 
-    def devices(self) -> list[Any]:
-        """Descriptions of its devices; raises NotRun for a topology that the compiler lacks."""
-        if self.environment == "cuda":
+    @property
+    def gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return self.environment == "cuda"
+
+    @cached_property
+    def devices(self) -> tuple[Any, ...]:
+        """Descriptions of its devices, the same for all programs; raises NotRun for a topology that
+        the compiler lacks.
+        """
+        if self.gpu:
             described = topologies.get_topology_desc(
                 platform="cuda", topology_name="", target_config=H200, topology="1x1x1"
             )
-            return list(described.devices)
+            return tuple(described.devices)
         try:
-            return list(
-                topologies.get_topology_desc(platform="tpu", topology_name=self.name).devices
-            )
+            described = topologies.get_topology_desc(platform="tpu", topology_name=self.name)
         except Exception as error:
-            raise NotRun(f"libtpu knows no {self.name}: {error}") from None
+            raise NotRun(
+                f"libtpu knows no target {self.name!r} ({str(error).splitlines()[0]}). Say h200, "
+                f"or a TPU: {', '.join(KNOWN)}, ..."
+            ) from None
+        return tuple(described.devices)
 
 
 TARGETS = {
-    one.name: one
-    for one in (
-        Target("v5e:1x1", "tpu", 8 << 30),
-        Target("v5e:2x2", "tpu", 8 << 30),
+    target.name: target
+    for target in (
+        Target("v5e:1x1", "tpu"),
+        Target("v5e:2x2", "tpu"),
         Target("h200", "cuda", 70 << 30),
     )
 }
@@ -87,14 +109,14 @@ OUT_OF_THE_WAY = {  # the compilers look for devices of their own, and for each 
 }
 
 
-@dataclass(frozen=True)
-class Job:
-    """A problem, made for the devices of a target."""
+PACKAGES = "jax", "jaxlib", "libtpu", "jax-cuda13-plugin", "nvidia-cuda-nvcc", "nvidia-nvvm"
+# Programs from a store would take no time, and flags are those of another compiler.
+LEFT_OUT = ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS", "LIBTPU_INIT_ARGS", "PYTHONHOME")
 
-    plan: Callable[[], Any]  # plans the run; its programs are noted
-    rows: int  # hybrids, or rows whose derivative is taken
-    model: Any  # (f, params)
-    row: tuple[int, ...]  # the shape of a row
+
+def target_of(name: str) -> Target:
+    """The target of this name: one of TARGETS, or any TPU that libtpu may know."""
+    return TARGETS.get(name) or Target(name, "tpu")
 
 
 @dataclass
@@ -105,7 +127,8 @@ class Program:
     target: str
     program: str
     rows: int  # of the problem
-    dispatches: float
+    runs: int
+    plain: float = 0.0  # cycles of a row of the model alone; 0: not estimated
     seconds: float = 0.0  # of the processor, to compile
     error: str = ""
     arguments: int = 0
@@ -113,232 +136,195 @@ class Program:
     code: int = 0
     figures: dict[str, Any] = field(default_factory=dict)
 
-
-def compiled(job: Job, name: str, target: str, devices: Sequence[Any]) -> Iterator[Program]:
-    """Compiles every program of the job's plan."""
-    noted: dict[Any, list[Any]] = {}
-
-    def counted(self: Any, calls: int, *recipes: Any) -> None:
-        add(self, calls, *recipes)
-        for recipe in recipes:
-            if recipe is not None:
-                noted.setdefault(recipe.name, [recipe, 0])[1] += calls
-
-    def lacks(self: Any, recipe: Any) -> bool:  # asked of every program by a plan
-        noted.setdefault(recipe.name, [recipe, 0])
-        return True
-
-    add = RunCost.add_calls
-    with mock.patch.object(RunCost, "add_calls", counted):
-        with mock.patch.object(Compiled, "lacks", lacks):
-            calls = job.plan().model_calls
-    for recipe, own in noted.values():  # sums follow each dispatch
-        yield _one(recipe, own or calls, job, name, target, devices)
+    def for_each(self, name: str) -> float:
+        """A figure of the whole problem, by its hybrids."""
+        return self.figures[name] * self.runs / self.rows
 
 
-def _one(
-    recipe: Any, calls: int, job: Job, name: str, target: str, devices: Sequence[Any]
-) -> Program:
-    found = Program(name, target, recipe.what, job.rows, calls)
+def compiled(
+    job: Job, name: str, target: str, devices: Sequence[Any], compare: bool = True
+) -> Iterator[Program]:
+    """Compiles every program of the job; compare: with the model alone, for one TPU."""
     gpu = devices[0].platform != "tpu"
+    estimates = compare and not gpu and len(devices) == 1 and job.model is not None
+    plain = plain_cycles(job, devices[0]) if estimates else 0.0
+    for recipe, runs in job.programs():
+        made = Program(name, target, recipe.what, job.rows, runs, plain)
+        try:
+            _compile(made, on_devices(recipe, devices), gpu)
+        except Exception as error:
+            made.error = f"{type(error).__name__}: {error}"
+        yield made
+
+
+def _compile(made: Program, recipe: ProgramRecipe, gpu: bool) -> None:
     started = time.process_time()
     jitted = jax.jit(recipe.function, donate_argnums=recipe.donate, out_shardings=recipe.results)
-    try:
-        done = jitted.lower(*jax.tree.map(_shape, recipe.arguments)).compile()
-    except Exception as error:
-        found.error = f"{type(error).__name__}: {error}"
-        return found
-    found.seconds = time.process_time() - started
+    done: Any = jitted.lower(*recipe.arguments).compile()
+    made.seconds = time.process_time() - started
     memory = done.memory_analysis()
-    found.arguments = memory.argument_size_in_bytes
-    found.temporaries = memory.temp_size_in_bytes
-    found.code = memory.generated_code_size_in_bytes
-    found.figures = asdict(figures(done.as_text(), _turns(recipe), gpu))
-    return found
+    made.arguments = memory.argument_size_in_bytes
+    made.temporaries = memory.temp_size_in_bytes
+    made.code = memory.generated_code_size_in_bytes
+    made.figures = asdict(figures(done.as_text(), gpu))
 
 
-def _shape(leaf: Any) -> Any:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
+def on_devices(recipe: ProgramRecipe, devices: Sequence[Any]) -> ProgramRecipe:
+    """The recipe for these devices: arrays, which are in this process, become shapes on them."""
+    mesh = Mesh(np.array(devices), ("tiles",))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def shape(leaf: Any) -> Any:
+        placed = getattr(leaf, "sharding", None)
+        if placed is not None and placed.device_set <= set(devices):
+            return leaf
+        return shapes_on(everywhere, leaf)
+
+    return replace(recipe, arguments=jax.tree.map(shape, recipe.arguments))
 
 
-def _turns(recipe: Any) -> list[int]:
-    """Turns of the loops whose number is an argument: tiles of a dispatch, then the blocks of one."""
-    function, shape = recipe.function, None
-    for one in getattr(function, "args", ()):
-        shape = one if hasattr(one, "blocks") else shape
-    tiles = [leaf.shape[0] for leaf in jax.tree.leaves(recipe.arguments[-3:]) if leaf.ndim > 1]
-    return [max(tiles, default=1), *([shape.blocks] if shape is not None else [])]
-
-
-def plain_cycles(job: Job, device: Any, rows: int = 1 << 16) -> float:
-    """Estimated cycles of a row of the model alone, by the compiler for a TPU."""
-    f, params = job.model
+def plain_cycles(job: Job, device: Any) -> float:
+    """Estimated cycles of a row of the model alone, in tiles of a plan, by the TPU's compiler."""
+    assert job.model is not None
     place = SingleDeviceSharding(device)
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=place),
-        params,
-    )
-    given = jax.ShapeDtypeStruct((rows, *job.row), jnp.float32, sharding=place)
-    with jax.default_matmul_precision("highest"):
-        text = jax.jit(f).lower(shapes, given).compile().as_text()
-    return figures(text, [], gpu=False).cycles / rows
+    shapes = shapes_on(place, job.params)
+    own = tuple((leaf.shape, leaf.dtype.name) for leaf in jax.tree.leaves(shapes))
+    key = getattr(job.model, "__name__", job.model), own, job.row, job.tile
+    if key not in _plain:
+        given = jax.ShapeDtypeStruct((job.tile, *job.row), jnp.float32, sharding=place)
+        with jax.default_matmul_precision("highest"):
+            done: Any = jax.jit(job.model).lower(shapes, given).compile()
+        _plain[key] = figures(done.as_text(), gpu=False).cycles / job.tile
+    return _plain[key]
 
 
-def of_explainer(
-    f: Callable[..., Any],
-    params: Any,
-    X: np.ndarray,
-    background: np.ndarray,
-    given: dict[str, Any],
-    structure: Any = None,
-    kind: Any = None,
-    options: dict[str, Any] | None = None,
-    **arguments: Any,
-) -> Job:
-    """The job of an explainer of f(params, rows); `options`: of the model."""
-    model = xaijax.as_model(f, params, structure=structure, **(options or {}))
-    made = (kind or xaijax.Explainer)(model, background, **arguments, **given)
-    plan = made.plan(X)
-    rows = int(plan.model_rows.sum())
-    return Job(lambda: made.plan(X), rows, (f, params), X.shape[1:])
+_plain: dict[Any, float] = {}
 
 
-def network(
-    given: dict[str, Any], N: int = 1_000, B: int = 100, P: int = 12, **arguments: Any
-) -> Job:
-    """T1's network of 64 and 64 units."""
-    X, background = continuous(N, B, P)
-    return of_explainer(forward, mlp((P, 64, 64, 1), background), X, background, given, **arguments)
+def run_job(name: str, target: Target, small: bool = False, compare: bool = True) -> list[Program]:
+    """Compiles a job of JOBS for a target; small: the one of SMALL, if it has one for it."""
+    devices = target.devices
+    jobs = JOBS | SMALL if small and not target.gpu else JOBS
+    job = jobs[name]({"devices": list(devices), "max_memory": target.memory})
+    return list(compiled(job, name, target.name, devices, compare))
 
 
-def codes(given: dict[str, Any]) -> Job:
-    """T3: columns of few values, so that pairs agree in about half of them."""
-    rng = np.random.default_rng(3)
-    sizes = (60, 6, 12, 5, 10, 5, 4, 2, 20, 12, 40, 25)
-    X, background = (
-        np.stack([rng.integers(0, size, rows) for size in sizes], 1).astype(np.float32)
-        for rows in (1_000, 100)
-    )
-    return of_explainer(forward, mlp((12, 64, 64, 1), background), X, background, given)
+def run_export(number: int, target: Target) -> Program:
+    """Compiles a case of `tests/kernels/test_export.py`, on all devices of the target."""
+    name, function, arguments = export_cases(target)[number]
+    recipe = ProgramRecipe((name,), function, arguments, what=name)
+    made = Program(name, target.name, name, 1, 1)
+    devices = target.devices
+    _compile(made, on_devices(recipe, devices), target.gpu)
+    return made
 
 
-def logistic(given: dict[str, Any]) -> Job:
-    """A logistic regression's chances."""
-    X, background = continuous(1_000, 100, 12)
+@cache
+def export_cases(target: Target) -> list[Any]:
+    """The kernels of that test, for the devices of the target."""
+    for folder in ("tests/kernels", "tests/cases"):
+        sys.path.append(str(ROOT / folder))
+    test_export = importlib.import_module("test_export")  # tests are no part of the bench
 
-    def f(p: Any, rows: Any) -> Any:
-        return jax.nn.sigmoid(rows @ p["w"] + p["b"])
-
-    return of_explainer(f, {"w": X[0].copy(), "b": np.float32(0.1)}, X, background, given)
-
-
-def machine(given: dict[str, Any]) -> Job:
-    """A machine of 2,000 support vectors and an RBF kernel."""
-    X, background = continuous(100, 20, 12)
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(2_000, 12)).astype(np.float32)
-
-    def f(p: Any, rows: Any) -> Any:
-        squares = (rows**2).sum(1)[:, None] + (p["c"] ** 2).sum(1) - 2 * rows @ p["c"].T
-        return jnp.exp(-0.1 * squares) @ p["a"]
-
-    params = {"c": centres, "a": rng.normal(size=2_000).astype(np.float32)}
-    return of_explainer(f, params, X, background, given)
+    mesh = Mesh(np.array(target.devices), ("tiles",))
+    return list(test_export.kernels(mesh.size, mesh))
 
 
-def convolution(given: dict[str, Any]) -> Job:
-    """A small convolutional network of 28 x 28 pixels, 49 patches, by permutations."""
-    X, background = (a.reshape(-1, 28, 28, 1) for a in continuous(100, 10, 784))
-    rng = np.random.default_rng(0)
-    params = {
-        "kernel": (0.3 * rng.normal(size=(5, 5, 1, 16))).astype(np.float32),
-        "out": (0.05 * rng.normal(size=(24 * 24 * 16, 10))).astype(np.float32),
-    }
+def serve(target: Target) -> None:
+    """Answers lines of requests, until there are no more."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "versions" in request:
+                _ = target.devices
+                answer: dict[str, Any] = {"versions": _versions()}
+            elif "job" in request:
+                made = run_job(request.pop("job"), target, **request)
+                answer = {"programs": [asdict(program) for program in made]}
+            else:
+                answer = {"programs": [asdict(run_export(request["export"], target))]}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
 
-    def f(p: Any, images: Any) -> Any:
-        made = jax.lax.conv_general_dilated(
-            images, p["kernel"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+
+def _versions() -> dict[str, str]:
+    found = {one.name.lower(): one.version for one in importlib.metadata.distributions()}
+    return {name: found[name] for name in PACKAGES if name in found}
+
+
+class Compiler:
+    """A process that compiles for one target; raises NotRun if its environment is missing."""
+
+    def __init__(self, target: Target) -> None:
+        python = compilers_environment(target.environment)
+        self.target = target
+        self._process = subprocess.Popen(
+            [str(python), "-m", "bench.compilers", target.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=own_environment(),
         )
-        return jax.nn.relu(made).reshape(len(images), -1) @ p["out"]
 
-    row = np.arange(28) // 4
-    players = (row[:, None] * 7 + row[None])[..., None]
-    return of_explainer(
-        f, params, X, background, given, players=players, estimator="permutation", budget=100
-    )
+    def job(self, name: str, small: bool = False, compare: bool = True) -> list[Program]:
+        """The programs of a job; raises CompilationError if one is not compiled."""
+        return self._ask({"job": name, "small": small, "compare": compare})
 
+    def export(self, number: int) -> Program:
+        """A kernel of `tests/kernels/test_export.py`, by its number."""
+        return self._ask({"export": number})[0]
 
-def images(given: dict[str, Any]) -> Job:
-    """A vision transformer of 5 M parameters and 64 patches, by permutations."""
-    X, background = (a.reshape(-1, 64, 64, 3) for a in continuous(4, 1, 64 * 64 * 3))
-    row = np.arange(64) // 8
-    players = np.broadcast_to((row[:, None] * 8 + row[None])[..., None], (64, 64, 3)).copy()
-    params = transformer(64, 256, 6, 8 * 8 * 3, 10)
-    return of_explainer(
-        vit, params, X, background, given, players=players, estimator="permutation", budget=130
-    )
+    def versions(self) -> dict[str, str]:
+        """Versions of JAX and the compiler. Waits for the target's description; raises NotRun if
+        the compiler does not know it.
+        """
+        answer = self._answer({"versions": True})
+        if "error" in answer:
+            self.close()
+            raise NotRun(answer["error"].removeprefix("NotRun: "))
+        return answer["versions"]
 
+    def _ask(self, request: dict[str, Any]) -> list[Program]:
+        answer = self._answer(request)
+        programs = [Program(**program) for program in answer.get("programs", ())]
+        for why in (answer.get("error"), *(one.error for one in programs)):
+            if why:
+                raise CompilationError(why)
+        return programs
 
-def words(given: dict[str, Any]) -> Job:
-    """A causal transformer of 5 M parameters and 64 tokens, by permutations."""
-    rng = np.random.default_rng(0)
-    X, background = rng.integers(1, 500, (4, 64)), np.zeros((1, 64), np.int64)
-    params = transformer(64, 256, 6, 500, 500)
-    return of_explainer(gpt, params, X, background, given, estimator="permutation", budget=130)
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+        line = stdout.readline()
+        if not line:
+            return {"error": f"the process ended with {self._process.wait()}"}
+        return json.loads(line)
 
-
-def gradients(given: dict[str, Any], path: str) -> Job:
-    """Integrated or expected gradients of T1's network, 100 columns."""
-    X, background = continuous(1_000, 100, 100)
-    baseline = background[:1] if path == "integrated" else background
-    return of_explainer(
-        forward,
-        mlp((100, 64, 64, 1), background),
-        X,
-        baseline,
-        given,
-        kind=xaijax.GradientExplainer,
-        path=path,
-    )
-
-
-def influence(given: dict[str, Any]) -> Job:
-    """QII of all pairs of T1's network."""
-    X, background = continuous(100, 100, 12)
-    options = {"threshold": 0.0}
-    params = mlp((12, 64, 64, 1), background)
-    return of_explainer(forward, params, X, background, given, kind=xaijax.QII, options=options)
+    def close(self) -> None:
+        """Ends the process, which reads no further line."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._process.wait()
 
 
-def rules(given: dict[str, Any]) -> Job:
-    """Anchors of T1's network."""
-    X, background = continuous(100, 1_000, 12)
-    options = {"threshold": 0.0}
-    params = mlp((12, 64, 64, 1), background)
-    return of_explainer(
-        forward, params, X, background, given, kind=xaijax.AnchorExplainer, options=options
-    )
+class CompilationError(RuntimeError):
+    """A program was not compiled."""
 
 
-JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
-    "T1": network,
-    "T1, plain": lambda given: network(given, structure="plain"),
-    "T1, one instance": lambda given: network(given, N=1),
-    "T3": codes,
-    "logistic": logistic,
-    "RBF machine": machine,
-    "first convolution": convolution,
-    "kernel, P = 64": lambda given: network(given, P=64, estimator="kernel", budget=2_048),
-    "permutation, P = 64": lambda given: network(
-        given, P=64, estimator="permutation", budget=2_048
-    ),
-    "permutation, P = 784": lambda given: network(
-        given, N=100, B=10, P=784, estimator="permutation", budget=4_096
-    ),
-    "QII, all pairs": influence,
-    "Anchors": rules,
-    "integrated gradients": lambda given: gradients(given, "integrated"),
-    "expected gradients": lambda given: gradients(given, "expected"),
-    "ViT": images,
-    "GPT": words,
-}
+def own_environment() -> dict[str, str]:
+    """The variables of a process that compiles."""
+    own = {key: value for key, value in os.environ.items() if key not in LEFT_OUT}
+    return own | OUT_OF_THE_WAY | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'kernels'}"}
+
+
+if __name__ == "__main__":
+    os.environ.update(OUT_OF_THE_WAY)
+    serve(target_of(sys.argv[1]))

@@ -2,7 +2,8 @@
 
 `bench/peers/NAME.txt` lists a peer's requirements; a line `# python: 3.11` asks for a version. The
 environment is made under `bench/.envs/NAME` once, and again when the file changes. A peer that
-cannot be installed raises `NotRun` with the reason, which then stands in the table.
+cannot be installed raises `NotRun` with the reason, which is then in the table. Environments of
+compilers are in the user's cache folder; `python -m bench.environments tpu cuda` makes them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,6 +27,10 @@ from bench.frame import NotRun
 
 HERE = Path(__file__).parent
 FIND_PYTHON = HERE.parent / ".ci" / "find-python"
+# Those of compilers are large, and all clones share them.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xaijax"
+COMPILERS = ("tpu", "cuda")
+SIZES = "1.3 GB each, in the user's cache folder"
 
 
 def environment(name: str, *, peers: Path = HERE / "peers", root: Path = HERE / ".envs") -> Path:
@@ -32,13 +38,12 @@ def environment(name: str, *, peers: Path = HERE / "peers", root: Path = HERE / 
     requirements = peers / f"{name}.txt"
     text = requirements.read_text()
     wanted = re.search(r"^# python: (\S+)", text, re.MULTILINE)
-    base = _interpreter(wanted[1]) if wanted else Path(sys.executable)
     folder = root / name
-    python = folder / "bin" / "python"
-    stamp = folder / "installed"
-    digest = hashlib.sha256(f"{base}\n{text}".encode()).hexdigest()
+    python, stamp = folder / "bin" / "python", folder / "installed"
+    digest = _digest(text)
     if python.exists() and stamp.exists() and stamp.read_text() == digest:
         return python
+    base = _interpreter(wanted[1]) if wanted else Path(sys.executable)
     shutil.rmtree(folder, ignore_errors=True)
     _install([str(base), "-m", "venv", str(folder)], name)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -47,6 +52,26 @@ def environment(name: str, *, peers: Path = HERE / "peers", root: Path = HERE / 
         _install([*pip, "--no-deps", *line.split()], name)
     stamp.write_text(digest)
     return python
+
+
+def compilers_environment(name: str) -> Path:
+    """Return the Python of an accelerator's compiler; raises NotRun if `make compilers` did not
+    make it.
+    """
+    python = CACHE / name / "bin" / "python"
+    stamp, text = CACHE / name / "installed", (HERE / "peers" / f"{name}.txt").read_text()
+    if not (python.exists() and stamp.exists() and stamp.read_text() == _digest(text)):
+        raise NotRun(
+            f"no environment in {CACHE / name} for what bench/peers/{name}.txt lists. Say "
+            f"`make compilers`, which makes both ({SIZES}), or `python -m bench.environments "
+            f"{name}`."
+        )
+    return python
+
+
+def _digest(text: str) -> str:
+    """What an environment is known by: its requirements."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _interpreter(version: str) -> Path:
@@ -128,5 +153,8 @@ class Worker:
 
 
 if __name__ == "__main__":
-    for one in sys.argv[1:]:
-        print(environment(one))
+    try:
+        for one in sys.argv[1:]:
+            print(environment(one, root=CACHE if one in COMPILERS else HERE / ".envs"))
+    except NotRun as error:
+        sys.exit(str(error))

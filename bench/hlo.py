@@ -1,23 +1,30 @@
 """Reads the optimised programs that XLA's compilers make for a TPU and for a GPU.
 
 An operation at the level of the program, or of a loop's body, is one kernel on a GPU and one fused
-step on a TPU. What it is made of stands in a computation that it calls.
+step on a TPU. What it is made of is in a computation that it calls.
+
+`figures` opens the loops. The compiler writes down how many turns a loop takes, or its condition
+shows them, or the library named the loop by the most that it can take (`tiles.MOST_TURNS`). Any
+other loop raises `UnreadProgram`.
+`arithmetic` says in which numbers the products of a program multiply.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+
+from xaijax_kernels.engine.tiles import MOST_TURNS
 
 HEAD = re.compile(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$")
 OPERATION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)$")
 ARRAY = re.compile(r"\b(pred|s8|u8|bf16|f16|s16|u16|f32|s32|u32|f64|s64|u64)\[([\d,]*)\]")
 BYTES = dict(pred=1, s8=1, u8=1, bf16=2, f16=2, s16=2, u16=2, f32=4, s32=4, u32=4)
 BYTES |= dict(f64=8, s64=8, u64=8)
+NAMES = dict(f32="float32", f16="float16", bf16="bfloat16", f64="float64", tf32="tf32")
 NO_KERNEL = (  # of a program's level: nothing is run, or the end of what was begun
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
     "opt-barrier async-done fusion-done copy-done slice-done dynamic-slice-done"
@@ -27,6 +34,15 @@ COLLECTIVES = (
 ).split()
 HOST = "send recv infeed outfeed".split()
 PRODUCTS = "dot convolution".split()
+SLICES = "slice dynamic-slice dynamic-update-slice gather".split()
+LIBRARY = re.compile(r'custom_call_target="__(cublas|cudnn)[^"]*(gemm|matmul|conv)')
+NAMED_TURNS = re.compile(re.escape(MOST_TURNS).replace(r"\{\}", r"(\d+)") + r'/while"')
+CONSTANT = re.compile(r"= [su]32\[\]\S* constant\((\d+)\)")
+LEAST_SHARE = 0.01  # of the products of a loop: what is less does not count as its smallest one
+
+
+class UnreadProgram(ValueError):
+    """A program has a form that is not read here: its figures would be guesses."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +61,6 @@ class Operation:
         return found[1] if found else None
 
     @cached_property
-    def turns(self) -> int | None:
-        """Of a loop whose number of turns the compiler knows."""
-        found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.line)
-        return int(found[1]) if found else None
-
-    @cached_property
     def cycles(self) -> int:
         """As the compiler for a TPU estimates them."""
         found = re.search(r'"estimated_cycles":"(\d+)"', self.line)
@@ -64,7 +74,8 @@ class Product:
     rows: int  # the larger of the two sides, times the batch
     columns: int
     inner: int
-    dtypes: tuple[str, ...]  # of the operands
+    arithmetic: str  # in which it multiplies: "float32", "tf32", "bfloat16", "bfloat16 x3", ...
+    sums: str  # the dtype of its sums
 
     @property
     def operations(self) -> int:
@@ -80,50 +91,63 @@ class Figures:
     cycles: int = 0
     bytes: int = 0  # that kernels read at most, and write
     operations: int = 0  # of products
-    loops: list[int | None] = field(
-        default_factory=list
-    )  # turns of each, the outer before the inner
+    loops: list[str] = field(default_factory=list)  # turns of each, from the outermost on
     smallest: int | None = None  # rows of the smallest product in the innermost loop that has one
-    products: Counter[tuple[str, ...]] = field(default_factory=Counter)  # dtypes of operands
+    arithmetic: dict[str, int] = field(default_factory=dict)  # operations in each kind of numbers
     collectives: int = 0
     host: int = 0  # transfers, and counts and conditions that the host must read
     float64: bool = False
 
 
-def figures(text: str, turns: Sequence[int], gpu: bool) -> Figures:
-    """Reads a program.
+def figures(text: str, gpu: bool) -> Figures:
+    """The figures of a program; of two branches those of the one that costs more."""
+    program = Program(text, gpu)
+    made = Figures(float64="f64[" in text)
+    levels: dict[int, list[Product]] = {}
+    for path, times, step in program.steps():
+        if step.kind == "while":
+            turns, stops = program.turns(step)
+            made.loops.append(" x ".join(map(str, [*path, turns])))
+            made.host += times * gpu * stops
+        elif step.kind == "conditional":
+            made.host += times * gpu
+        else:
+            made.kernels += times
+            made.cycles += times * step.cycles
+            made.bytes += times * program.traffic(step)
+            made.collectives += times * any(step.kind.startswith(kind) for kind in COLLECTIVES)
+            made.host += times * _asks_host(step)
+            for product in program.products(step):
+                made.operations += times * product.operations
+                before = made.arithmetic.get(product.arithmetic, 0)
+                made.arithmetic[product.arithmetic] = before + times * product.operations
+                levels.setdefault(len(path), []).append(product)
+    if levels:
+        inner = levels[max(levels)]
+        least = LEAST_SHARE * sum(product.operations for product in inner)
+        made.smallest = min(one.rows for one in inner if one.operations >= least)
+    return made
 
-    turns: of loops whose number the compiler does not know, by how deep they are; 1 beyond these.
-    """
-    program = Program(text)
-    found = Figures(float64="f64[" in text)
-    deepest, rows = 0, {}
-    for path, times, one in program.steps(tuple(turns)):
-        if one.kind == "while":
-            found.loops.append(one.turns)
-            found.host += times * gpu * (one.turns is None)
-            continue
-        if one.kind == "conditional":
-            found.host += times * gpu
-            continue
-        found.kernels += times
-        found.cycles += times * one.cycles
-        found.bytes += times * program.traffic(one)
-        found.collectives += times * any(one.kind.startswith(kind) for kind in COLLECTIVES)
-        found.host += times * (one.kind in HOST or "callback" in one.line.split("metadata")[0])
-        for product in program.products(one):
-            found.operations += times * product.operations
-            found.products[product.dtypes] += 1
-            deepest = max(deepest, len(path))
-            rows.setdefault(len(path), []).append(product.rows)
-    found.smallest = min(rows[deepest]) if rows else None
-    return found
+
+def arithmetic(text: str, gpu: bool) -> dict[str, set[str]]:
+    """The numbers in which a program's products multiply, and the dtypes of their sums."""
+    program = Program(text, gpu)
+    kinds: dict[str, set[str]] = {}
+    for _, _, step in program.steps():
+        for product in program.products(step):
+            kinds.setdefault(product.arithmetic, set()).add(product.sums)
+    return kinds
+
+
+def _asks_host(step: Operation) -> bool:
+    return step.kind in HOST or "callback" in step.line.split("metadata")[0]
 
 
 class Program:
     """The computations of a program."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, gpu: bool) -> None:
+        self.gpu = gpu
         self.computations: dict[str, list[Operation]] = {}
         self.entry, name = "", None
         for line in text.splitlines():
@@ -137,31 +161,51 @@ class Program:
             elif name is not None and (found := OPERATION.match(line)):
                 self.computations[name].append(Operation(found[1], found[2], found[3], line))
 
-    def steps(self, turns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
+    def steps(self) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
         """(turns of the loops around it, how often it runs, operation) of all kernels and loops."""
-        yield from self._steps(self.entry, 1, (), turns)
+        yield from self._steps(self.entry, 1, ())
 
     def _steps(
-        self, name: str, times: int, path: tuple[int, ...], turns: tuple[int, ...]
+        self, name: str, times: int, path: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
-        for one in self.computations.get(name, ()):
-            if one.kind == "while":
-                yield path, times, one
-                known = one.turns is not None
-                count = one.turns if known else (turns or (1,))[0]
-                body = re.search(r"body=%([\w.\-]+)", one.line)
-                assert body is not None and count is not None
-                rest = turns if known else turns[1:]
-                yield from self._steps(body[1], times * count, (*path, count), rest)
-            elif one.kind == "conditional":
-                yield path, times, one
-                branches = re.findall(r"%([\w.\-]+)", one.line.partition("computation")[2])
-                for branch in branches:  # the cost of all: which one runs is not known
-                    yield from self._steps(branch, times, path, turns)
-            elif one.kind == "call" and one.calls is not None:
-                yield from self._steps(one.calls, times, path, turns)
-            elif one.kind not in NO_KERNEL:
-                yield path, times, one
+        for step in self.computations.get(name, ()):
+            if step.kind == "while":
+                turns, _ = self.turns(step)
+                yield path, times, step
+                body = re.search(r"body=%([\w.\-]+)", step.line)
+                assert body is not None
+                yield from self._steps(body[1], times * turns, (*path, turns))
+            elif step.kind == "conditional":
+                yield path, times, step
+                names = re.findall(r"%([\w.\-]+)", step.line.partition("computation")[2])
+                branches = [list(self._steps(branch, times, path)) for branch in names]
+                yield from max(branches, key=_cost, default=[])
+            elif step.kind == "call" and step.calls is not None:
+                yield from self._steps(step.calls, times, path)
+            elif step.kind not in NO_KERNEL:
+                yield path, times, step
+
+    def turns(self, loop: Operation) -> tuple[int, bool]:
+        """(turns of a loop, whether these are the most that an argument of the program allows).
+
+        JAX's loops count from 0 by 1: a constant in the condition is their number.
+        """
+        known = re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.line)
+        condition = re.search(r"condition=%([\w.\-]+)", loop.line)
+        if known is None and condition is not None:
+            steps = self.computations[condition[1]]
+            values = {step.name: CONSTANT.search(step.line) for step in steps}
+            below = steps[-1].kind == "compare" and "direction=LT" in steps[-1].line
+            known = values.get(self._names(steps[-1])[1]) if below else None
+        if known is not None:
+            return int(known[1]), False
+        named = NAMED_TURNS.search(loop.line)
+        if named is None:
+            raise UnreadProgram(
+                "nothing says how many turns this loop takes; name it by MOST_TURNS: "
+                + loop.line.strip()[-300:]
+            )
+        return int(named[1]), True
 
     def inside(self, one: Operation) -> list[Operation]:
         """The operation, or those of the computation that it runs, and of those in it."""
@@ -176,22 +220,68 @@ class Program:
 
     def operands(self, one: Operation) -> list[str]:
         """Types of what an operation is given."""
+        return [self.types.get(name, "") for name in self._names(one)]
+
+    @staticmethod
+    def _names(one: Operation) -> list[str]:
         given = one.line.partition(f" {one.kind}(")[2]
-        names = re.findall(r"%([\w.\-]+)", given.split("), ")[0])
-        return [self.types.get(name, "") for name in names]
+        return re.findall(r"%([\w.\-]+)", given.split("), ")[0])
 
     def traffic(self, one: Operation) -> int:
-        """Bytes that it writes, and reads at most: an operand that it looks up in counts whole."""
-        return size_of(one.type) + sum(map(size_of, self.operands(one)))
+        """Bytes that it reads and writes; of an array that it slices or updates, the part."""
+        steps = self.computations.get(one.calls or "", [one])
+        if steps == [one]:
+            return self._slices(one, size_of(one.type) + sum(map(size_of, self.operands(one))))
+        read, made = 0, {step.name: step for step in steps}
+        for step in steps:
+            if step.kind == "parameter":
+                users = [user for user in steps if step.name in self._names(user)]
+                parts = [
+                    user.kind in SLICES and self._names(user)[0] == step.name for user in users
+                ]
+                read += sum(map(self._part, users)) if all(parts) else size_of(step.type)
+        root = steps[-1]
+        ends = self._names(root) if root.kind == "tuple" else [root.name]
+        return read + sum(self._written(made[name]) for name in ends if name in made)
+
+    def _slices(self, one: Operation, whole: int) -> int:
+        return 2 * self._part(one) if one.kind in SLICES else whole
+
+    def _written(self, one: Operation) -> int:
+        return self._part(one) if one.kind == "dynamic-update-slice" else size_of(one.type)
+
+    def _part(self, one: Operation) -> int:
+        """Bytes of a slice, or of what is put into an array."""
+        updates = one.kind == "dynamic-update-slice"
+        return size_of(self.operands(one)[1] if updates else one.type)
 
     def products(self, one: Operation) -> list[Product]:
         """The products of an operation."""
         found = []
         for each in self.inside(one):
-            library = each.kind == "custom-call" and "gemm" in each.line
+            library = each.kind == "custom-call" and LIBRARY.search(each.line)
             if each.kind in PRODUCTS or library:
                 found.append(self._product(each))
         return [product for product in found if product is not None]
+
+    def _arithmetic(self, one: Operation, dtypes: tuple[str, str]) -> str:
+        """In which numbers a product multiplies; float32 operands may be rounded on the way."""
+        named = re.search(r"\balgorithm=dot_(\w+)", one.line)
+        named = named or re.search(r'"algorithm":"ALG_DOT_(\w+)"', one.line)
+        if named:
+            kind, *rest = named[1].lower().split("_")  # bf16_bf16_f32_x3
+            times = [f" {part}" for part in rest if part.startswith("x")]
+            return NAMES.get(kind, kind) + "".join(times)
+        if "f32" not in dtypes:
+            return NAMES.get(dtypes[0], dtypes[0])
+        stated = re.search(r"operand_precision=\{([\w,]+)\}", one.line)
+        stated = stated or re.search(r'"operand_precision":\[([\w",]+)\]', one.line)
+        levels = set(re.findall(r"\w+", stated[1].lower())) if stated else {"default"}
+        if levels == {"highest"}:
+            return "float32"
+        if self.gpu:
+            return "tf32"
+        return "bfloat16" if "default" in levels else "bfloat16 x3"
 
     def _product(self, one: Operation) -> Product | None:
         operands = [dims_of(type) for type in self.operands(one)[:2]]
@@ -199,19 +289,25 @@ class Program:
         if len(operands) < 2 or out is None or None in operands:
             return None
         (left, of_left), (right, of_right) = operands  # type: ignore[misc]
-        inner = 1
+        whole, inner, columns = math.prod(out[0]), 1, 0
         axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.line)
         axes = axes or re.search(r'"lhs_contracting_dimensions":\["?([\d",]*)"?\]', one.line)
+        labels = re.search(r"dim_labels=\w+_(\w+)->", one.line)
         if axes is not None:
             inner = math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1]))
-        elif one.kind == "convolution":
-            inner = max(
-                1, math.isqrt(math.prod(left) * math.prod(right) // max(1, math.prod(out[0])))
-            )
-        whole = math.prod(out[0])
-        columns = max(1, min(math.prod(left), math.prod(right)) // max(1, inner))
-        columns = min(columns, whole)
-        return Product(max(whole // columns, 1), columns, inner, (of_left, of_right))
+        elif labels is not None and set(labels[1]) - set("io"):  # a window moves over the rows
+            columns = right[labels[1].index("o")]
+            inner = math.prod(right) // columns
+        elif labels is not None:
+            inner = max(1, math.isqrt(math.prod(left) * math.prod(right) // max(1, whole)))
+        columns = columns or max(1, min(math.prod(left), math.prod(right)) // max(1, inner))
+        columns = min(columns, max(1, whole))
+        kind, sums = self._arithmetic(one, (of_left, of_right)), out[1]
+        return Product(max(whole // columns, 1), columns, inner, kind, NAMES.get(sums, sums))
+
+
+def _cost(steps: list[tuple[tuple[int, ...], int, Operation]]) -> tuple[int, int]:
+    return sum(times * step.cycles for _, times, step in steps), sum(times for _, times, _ in steps)
 
 
 def size_of(type: str) -> int:

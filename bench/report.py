@@ -51,7 +51,7 @@ def machine() -> dict[str, Any]:
         "gflops": _products(),
         "python": platform.python_version(),
         "versions": versions,
-        "commit": _commit(),
+        "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -136,7 +136,7 @@ def update_table(path: Path, new: list[str], where: dict[str, Any]) -> None:
     replaced = (new[ON], "")  # without a device: not measured yet
     merged = [line for line in kept if line[CASE] != new[CASE] or line[ON] not in replaced]
     merged = sorted([*merged, new], key=_order)
-    shown = _markdown([COLUMNS, *merged])
+    shown = markdown([COLUMNS, *merged])
     here = f"device {where['device']}, "
     last = [line for line in old.splitlines() if line.startswith(LAST) and here not in line]
     last = sorted([*last, _last(where)], key=lambda line: "device cpu, " not in line)
@@ -153,7 +153,7 @@ def write_page(path: Path, outcome: Outcome, where: dict[str, Any]) -> None:
     """Replace the table of a case's own page by the outcome's, its notes below it."""
     head, _, tail = _parts(path.read_text())
     notes = [f"- {note}" for note in outcome.notes]
-    lines = [_last(where), "", *_markdown(outcome.table), "", *notes]
+    lines = [_last(where), "", *markdown(outcome.table), "", *notes]
     path.write_text("\n".join([head + BEGIN, *lines, END]) + tail)
 
 
@@ -190,7 +190,7 @@ def _last(where: dict[str, Any]) -> str:
     )
 
 
-def _markdown(lines: Sequence[Sequence[str]]) -> list[str]:
+def markdown(lines: Sequence[Sequence[str]]) -> list[str]:
     """A table; the first line has the headings."""
     shown = [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines]
     return [shown[0], "|" + " --- |" * len(lines[0]), *shown[1:]]
@@ -230,17 +230,17 @@ def git(*arguments: str, root: Path = ROOT) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, with a "+" where code stands in the tree that is in no commit.
 
     Pages do not count: a run writes its own table.
     """
     try:
-        commit = git("rev-parse", "--short=10", "HEAD")
+        head = git("rev-parse", "--short=10", "HEAD")
         changed = git("status", "--porcelain", "--", "xaijax", "kernels", "bench", ":!*.md")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return f"{commit}+" if changed else commit
+    return f"{head}+" if changed else head
 
 
 @dataclass(frozen=True)
@@ -264,11 +264,11 @@ def stale(lines: Sequence[Sequence[str]], root: Path = ROOT) -> list[Stale]:
             continue
         one = (line[CASE], line[ON], line[COMMIT])
         if one not in found:
-            found[one] = _why(line[COMMIT], root, CODE)
+            found[one] = why_stale(line[COMMIT], root, CODE)
     return [Stale(*one, why) for one, why in found.items() if why]
 
 
-def _why(commit: str, root: Path, code: Sequence[str]) -> str:
+def why_stale(commit: str, root: Path, code: Sequence[str]) -> str:
     """Why rows measured at this commit, of this code, are stale; empty: they are not."""
     if commit.endswith("+"):
         return "measured with changes that are in no commit"

@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import jax
@@ -72,6 +73,29 @@ def no_figure_left() -> Iterator[None]:
     yield
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture(scope="session")
+def compilers() -> Iterator[Callable[[str], Any]]:
+    """Gives the compiler of a target of `bench/compilers.py`, a process that a worker starts once;
+    skips the test if `make compilers` did not make its environment.
+    """
+    from bench.compilers import Compiler, target_of  # noqa: PLC0415 - few tests need them
+    from bench.frame import NotRun  # noqa: PLC0415
+
+    started: dict[str, Any] = {}
+
+    def of(name: str) -> Any:
+        if name not in started:
+            try:
+                started[name] = Compiler(target_of(name))
+            except NotRun as error:
+                pytest.skip(str(error))
+        return started[name]
+
+    yield of
+    for one in started.values():
+        one.close()
 
 
 @pytest.fixture

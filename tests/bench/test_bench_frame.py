@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import environments, report
+from bench import accelerators, environments, report
 from bench.cases import CASES
 from bench.frame import (
     Agreement,
@@ -191,12 +191,24 @@ def test_rows_older_than_the_code_are_named(
     assert [one.why.split(" to ")[0] for one in found[:3]] == ["2 commits", "1 commit", "1 commit"]
     assert found[0].why.startswith("2 commits to xaijax and kernels")
     monkeypatch.setattr(report, "stale", lambda lines: found)
+    stale_sections = accelerators.stale
+    monkeypatch.setattr(accelerators, "stale", lambda: [])
     assert command.main(["--stale"]) == 1
     told = capsys.readouterr().out
     assert f"stale: T1 (cpu) at {first}: 2 commits" in told
     assert told.endswith("on cpu: python -m bench --case T1,T2,T3,T4,T5,T7\n")
     monkeypatch.setattr(report, "stale", lambda lines: [])
     assert command.main(["--stale"]) == 0
+    page = tmp_path / "page.md"
+    section = "<!-- {0}: begin -->\n{1}\n<!-- {0}: end -->\n"
+    last = "Last run: 2026-11-29, commit {}, jax 0.12.0.1, 9 processor seconds to compile."
+    commits = {"v5e:1x1": last.format(first), "v5e:2x2": last.format(fifth), "h200": ""}
+    page.write_text("".join(section.format(*pair) for pair in commits.items()))
+    old = stale_sections(page, tmp_path)
+    assert [(one.on, one.commit) for one in old] == [("v5e:1x1", first), ("h200", "")]
+    monkeypatch.setattr(accelerators, "stale", lambda: old)
+    assert command.main(["--stale"]) == 1
+    assert capsys.readouterr().out.endswith("compiled yet\nanywhere: make compilers\n")
 
 
 def test_the_table_of_this_repository_says_its_commits() -> None:

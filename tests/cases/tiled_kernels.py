@@ -40,10 +40,13 @@ NETWORK = (f32(P, 8), f32(8), f32(8, K))
 SLOT_COLUMNS = 3 + 1
 
 
-def tiled(devices: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """The kernels that loop over tiles, split over so many devices."""
-    mesh: Any = Mesh(np.array(jax.devices()[:1]), ("tiles",))
-    if devices > 1:  # a mesh of no devices in particular: none has to be there
+def tiled(
+    devices: int, mesh: Any = None
+) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """The kernels that loop over tiles, split over this number of devices; mesh: theirs."""
+    if mesh is None and devices == 1:
+        mesh = Mesh(np.array(jax.devices()[:1]), ("tiles",))
+    elif mesh is None:  # of no devices in particular: none has to be there
         mesh = AbstractMesh((devices,), ("tiles",), axis_types=(AxisType.Auto,))
     T = 2 * devices
 

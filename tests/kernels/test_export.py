@@ -135,13 +135,20 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "with_smaller_tangents", jax.grad(lambda rows: steps(rows).sum()), (f32(R, P),)
 
 
+def kernels(
+    devices: int, mesh: Any = None
+) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """All kernels that run on this number of devices; mesh: theirs, None: of no target."""
+    yield from tiled(devices, mesh)
+    if devices == 1:
+        yield from whole()
+        yield from structured_kernels()
+
+
 CASES = [
     pytest.param(function, arguments, id=f"{name}, {devices} device{'s' * (devices > 1)}")
     for devices in (1, DEVICES)
-    for name, function, arguments in (
-        *tiled(devices),
-        *((*whole(), *structured_kernels()) if devices == 1 else ()),
-    )
+    for name, function, arguments in kernels(devices)
 ]
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host"}
@@ -171,6 +178,25 @@ def test_lowers_for_every_platform(
 ) -> None:
     with jax.enable_x64(x64):
         assert not complaints(function, *arguments)
+
+
+@pytest.mark.compilers
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "number", "name"),
+    [
+        pytest.param(target, number, name, id=f"{target}, {number}, {name}")
+        for target, devices in (("v5e:1x1", 1), ("v5e:2x2", DEVICES), ("h200", 1))
+        for number, (name, *_) in enumerate(kernels(devices))
+    ],
+)
+def test_compiles_for_an_accelerator(
+    target: str, number: int, name: str, compilers: Callable[[str], Any]
+) -> None:
+    made = compilers(target).export(number)
+    assert made.program == name and made.figures["kernels"] > 0
+    assert not made.figures["float64"] and not made.figures["host"]
+    assert made.figures["collectives"] == 0
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import numpy as np
 
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
-from xaijax.games.engine.compiled import Program
+from xaijax.games.engine.dispatch import Program
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 

@@ -5,6 +5,7 @@ Letters: N instances, B donors, P players, K scores, C code columns, k players t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,7 +46,8 @@ class RunCost:
 
     rows: np.ndarray  # int64 [N], model rows of each instance
     calls: int = 0  # of the model, for all instances
-    recipes: dict[Any, ProgramRecipe] = field(default_factory=dict)  # the programs of these calls
+    recipes: dict[Any, ProgramRecipe] = field(default_factory=dict)  # the programs that it runs
+    runs: Counter[Any] = field(default_factory=Counter)  # of each of them, by its name
     held: dict[str, int] = field(default_factory=dict)  # the most bytes of a share at one time
 
     def add_rows(self, places: Any, rows: Any) -> None:
@@ -53,9 +55,15 @@ class RunCost:
         self.rows[places] += rows
 
     def add_calls(self, calls: int, *recipes: ProgramRecipe | None) -> None:
-        """Adds calls of the model and the programs that they run; None stands for no program."""
+        """Adds calls of the model, each a run of these programs; None stands for no program."""
         self.calls += calls
-        self.recipes |= {recipe.name: recipe for recipe in recipes if recipe is not None}
+        self.add_runs(calls, *recipes)
+
+    def add_runs(self, runs: int, *recipes: ProgramRecipe | None) -> None:
+        """Adds runs of programs that do not hold the model; None stands for no program."""
+        own = {recipe.name: recipe for recipe in recipes if recipe is not None}
+        self.recipes |= own
+        self.runs.update(dict.fromkeys(own, runs))
 
     def hold(self, **sizes: int) -> None:
         """Counts bytes of shares that are held at one time."""

@@ -102,6 +102,6 @@ def plan_of(game: GameRun, estimator: Any, pairs: bool = True) -> Plan:
         tile=evaluator.clock.tile,
         model_calls=cost.calls,
         shares=cost.held,
-        programs=sum(engine.compiled.lacks(recipe) for recipe in cost.recipes.values()),
+        programs=engine.compiled.lacking(cost.recipes.values(), cost.runs),
         backend=engine.model.backend,
     )

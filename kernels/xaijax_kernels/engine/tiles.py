@@ -47,6 +47,7 @@ TURN_OPERATIONS = 2e9
 _LARGEST_OF_CHEAP = 1 << 19
 _LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
 _NOWHERE = AbstractMesh((), ())
+MOST_TURNS = "at_most_{}_turns"  # names a loop whose number of turns is an argument
 
 
 def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
@@ -474,7 +475,7 @@ def tile_by_tile(
             found = tuple(jnp.where(t < turns, own, jnp.zeros_like(own)) for own in found)
         return tuple(placed(whole, own, t) for whole, own in zip(kept, found, strict=True))
 
-    return _loop(turn, room, turns, len(room[0]) if known else None)
+    return _loop(turn, room, turns, len(room[0]), known)
 
 
 def placed(whole: jax.Array, own: jax.Array, t: jax.Array) -> jax.Array:
@@ -499,19 +500,20 @@ def folded(
             return new
         return jax.tree.map(lambda after, before: jnp.where(t < turns, after, before), new, kept)
 
-    return _loop(turn, start, turns, most if known else None)
+    return _loop(turn, start, turns, most, known)
 
 
 def _loop(
-    turn: Callable[[jax.Array, Any], Any], start: Any, turns: jax.Array, count: int | None
+    turn: Callable[[jax.Array, Any], Any], start: Any, turns: jax.Array, most: int, known: bool
 ) -> Any:
-    """`turn` for count turns, or where it is None for `turns`."""
-    if count is not None:
-        each = jnp.arange(count, dtype=jnp.int32)
+    """`turn` for `turns` turns; known: for the most that there can be."""
+    if known:
+        each = jnp.arange(most, dtype=jnp.int32)
         return jax.lax.scan(lambda kept, t: (turn(t, kept), None), start, each)[0]
 
     def body(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         return carry[0] + 1, turn(*carry)
 
     first = (jnp.int32(0), start)
-    return jax.lax.while_loop(lambda carry: carry[0] < turns, body, first)[1]
+    with jax.named_scope(MOST_TURNS.format(most)):  # for readers of the compiled program
+        return jax.lax.while_loop(lambda carry: carry[0] < turns, body, first)[1]

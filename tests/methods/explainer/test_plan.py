@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import often
@@ -11,7 +13,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
-from xaijax.games.engine.dispatch import Program
+from xaijax.games.engine import dispatch
+from xaijax.games.engine import plan as plan_module
+from xaijax.games.engine.dispatch import Compiled, Program
 from xaijax.models.queries.findings import ProgramCache
 
 RNG = np.random.default_rng(0)
@@ -91,6 +95,55 @@ def test_a_plan_is_what_the_run_then_does(model: str, way: str, rows: np.ndarray
     told = plan.model_rows.sum(), plan.model_calls, plan.structure, plan.tile, plan.programs
     assert told == of_run(explainer, rows[10:20])
     assert explainer.plan(rows[10:20]).programs == 0  # they are kept
+
+
+@often.product({"rows": ["continuous", "codes"], "way": ["pairs", "regression", "orders"]})
+def test_a_plan_counts_the_runs_of_each_program(
+    rows: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum of pairs is run for each number of players that differ, in each dispatch with some."""
+    ran: Counter[Any] = Counter()
+    planned: list[Any] = []
+    program, lacking = Compiled.program, Compiled.lacking
+
+    def counting(self: Compiled, recipe: Any) -> Any:
+        call = program(self, recipe)
+
+        def counted(*arguments: Any) -> Any:
+            ran[recipe.name] += 1
+            return call(*arguments)
+
+        return counted
+
+    def noting(self: Compiled, recipes: Any, runs: Any) -> int:
+        planned.append(runs)
+        return lacking(self, recipes, runs)
+
+    monkeypatch.setattr(Compiled, "program", counting)
+    monkeypatch.setattr(Compiled, "lacking", noting)
+    own = RNG.normal(size=(60, 12)) if rows == "continuous" else RNG.integers(0, 3, (60, 12))
+    weights = RNG.normal(size=(12, 4)).astype(np.float32)
+    model = xj.as_model(lambda Z: jnp.tanh(Z @ weights).sum(axis=1))
+    explainer = xj.Explainer(model, own[:20].astype(np.float32), **WAYS[way])
+    explainer.plan(own[20:].astype(np.float32))
+    explainer(own[20:].astype(np.float32))
+    (runs,) = planned
+    assert runs and runs == {name: ran[name] for name in runs}
+
+
+def test_a_described_device_needs_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices of a topology are for compilers: nothing is compiled here, and none can be asked."""
+    for module in (plan_module, dispatch):
+        monkeypatch.setattr(module, "only_described", lambda device: True)
+    devices = jax.devices()[:1]
+    with pytest.raises(xj.InputError, match="topology, which does not state their memory.*max_mem"):
+        xj.Explainer(xj.as_model(network), X[:10], devices=devices).plan(X)
+    wide = xj.as_model(lambda Z: (Z[:, :1] * jnp.ones(1 << 22)).sum(axis=1))
+    monkeypatch.setattr(Compiled, "program", None)  # no program is compiled before the refusal
+    with pytest.raises(
+        xj.MemoryPlanError, match=r"widest layer 4194304\).* shares are 25,000,000 "
+    ):
+        xj.Explainer(wide, X[:10], devices=devices, max_memory=100_000_000).plan(X)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -101,6 +101,10 @@ class Compiled:
     def lacks(self, recipe: ProgramRecipe) -> bool:
         """Whether the program is still to be compiled."""
         return recipe.name not in self.kept
+
+    def lacking(self, recipes: Iterable[ProgramRecipe], runs: Mapping[Any, int]) -> int:
+        """Programs of a planned run that are still to be compiled; runs: of each, by its name."""
+        return sum(map(self.lacks, recipes))
 
     def trace(
         self,

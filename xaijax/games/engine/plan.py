@@ -18,7 +18,7 @@ import numpy as np
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.core.process import available_host_memory
-from xaijax.games.engine.dispatch import LOOK_AHEAD
+from xaijax.games.engine.dispatch import LOOK_AHEAD, only_described
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.tiles import (
     SMALLEST_OF_WIDE,
@@ -70,6 +70,11 @@ class MemoryPlan:
     def fits(self, name: Share, each: int) -> int:
         """How many things of `each` bytes the share holds; 0: not even one."""
         return self.share(name) // max(1, each)
+
+    @property
+    def described(self) -> str:
+        """The bytes of each share, for messages."""
+        return ", ".join(f"{self.share(name):,} for {name}" for name in SHARES)
 
     @staticmethod
     def needed(name: Share, size: int) -> int:
@@ -148,7 +153,8 @@ def plan_sizes(
     if rows * per_row > memory.whole:
         raise MemoryPlanError(
             f"max_memory={memory.whole:,} bytes, but one tile of {rows} rows needs about "
-            f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=."
+            f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=, "
+            f"whose shares are {memory.described}."
         )
     tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
@@ -324,7 +330,15 @@ def refuse_precision(precision: str, device: Any, name: str) -> None:
 
 
 def free_memory(device: Any) -> int:
-    """Bytes that the device has free; for the CPU, what the machine has available."""
+    """Bytes that the device has free; for the CPU, what the machine has available.
+
+    Raises InputError for a device of a topology, which nobody can ask.
+    """
+    if only_described(device):
+        raise InputError(
+            f"devices= are {device.device_kind} of a topology, which does not state their memory. "
+            "Say max_memory=, for example half of what such a device has, in bytes."
+        )
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)

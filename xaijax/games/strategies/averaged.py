@@ -70,7 +70,9 @@ class ByAveragedTables:
         program, cost = self._averaged(stretch.backend), self._run.cost
         assert program is not None
         cost.add_rows(stretch.here[places], program.asked)
-        cost.add_calls(program.calls(len(places)), *program.recipes())
+        recipe, *before = program.recipes()
+        cost.add_calls(program.calls(len(places)), recipe)
+        cost.add_runs(1, *before)
 
     def _averaged(self, backend: Any) -> Averaged | None:
         """The donors and the program; None if donors are not averaged."""

@@ -55,8 +55,10 @@ class ByPairs:
         k = stretch.differs[places].sum(axis=2, dtype=np.int64)
         run.cost.add_rows(stretch.here[places], (np.int64(1) << k).sum(axis=1))
         for own, slot_bits in _streams_cost(run, backend, k.ravel()):
-            sizes = np.unique(own).tolist()
-            run.cost.add_calls(0, *(self._sum_recipe(backend, k, slot_bits) for k in sizes))
+            for size, pairs in zip(*np.unique(own, return_counts=True), strict=True):
+                rows = int(pairs) << max(int(size), slot_bits)
+                recipe = self._sum_recipe(backend, int(size), slot_bits)
+                run.cost.add_runs(backend.calls(rows), recipe)
 
     def _sum_recipe(self, backend: Backend, k: int, slot_bits: int) -> ProgramRecipe | None:
         """Recipe of the program that sums pairs of k players that differ; None if there is none."""

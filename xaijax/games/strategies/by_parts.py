@@ -80,7 +80,9 @@ class ByParts:
         program = listed_of(self._run.engine, backend, B)
         held = program.capacity(C)
         cost.add_rows(rows, C * B)
-        cost.add_calls(program.calls(n, C), *program.recipes(held, n))
+        recipe, *parts = program.recipes(held, n)
+        cost.add_calls(program.calls(n, C), recipe)
+        cost.add_runs(1, *parts)
 
 
 @once

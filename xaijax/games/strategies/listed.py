@@ -120,7 +120,9 @@ class BySubsets:
         more = differs.sum(axis=2) > (C.bit_length() - 1)  # than C sub-coalitions
         kind = "mixed" if more.any() else "subsets"
         cost.add_rows(rows, asked.sum(axis=1))
-        cost.add_calls(backend.calls(held), *backend.pair_mean_recipes(kind, held, n, B, C))
+        recipe, *after = backend.pair_mean_recipes(kind, held, n, B, C)
+        cost.add_calls(backend.calls(held), recipe, *after[:-1])
+        cost.add_runs(1, *after[-1:])
 
 
 class ByRows:
@@ -155,7 +157,9 @@ class ByRows:
         B, slot, cost = len(part.donors), 1 << backend.slot_bits, self._run.cost
         held = len(rows) * -(-C // slot) * slot * B
         cost.add_rows(rows, C * B)
-        cost.add_calls(backend.calls(held), *backend.stream_mean_recipes(held, B, C))
+        recipe, *after = backend.stream_mean_recipes(held, B, C)
+        cost.add_calls(backend.calls(held), recipe, *after[:-1])
+        cost.add_runs(1, *after[-1:])
 
 
 class ByList:

@@ -230,15 +230,17 @@ class GradientExplainer:
             work = replace(work, column=np.zeros(len(work), np.int32))
         N, compiled = len(work), run.engine.compiled
         counts = N, programs.base_rows(run, work)
-        recipes = [run.recipe(work), *[run.answer_recipe] * any(map(run.in_tiles, counts))]
+        recipe, answers = run.recipe(work), run.answer_recipe
+        recipes = [recipe, *[answers] * any(map(run.in_tiles, counts))]
+        runs = {recipe.name: run.dispatches(N), answers.name: sum(map(run.answer_calls, counts))}
         return Plan(
             estimator=np.full(N, run.estimator),
             model_rows=np.full(N, run.lines.rows, np.int64),
             structure=run.space.name,
             tile=run.sizes.rows,
-            model_calls=run.dispatches(N) + sum(map(run.answer_calls, counts)),
+            model_calls=sum(runs.values()),
             shares=run.sizes.held,
-            programs=sum(compiled.lacks(recipe) for recipe in recipes),
+            programs=compiled.lacking(recipes, runs),
             backend="jax",
         )
 
