@@ -83,7 +83,8 @@ def test_few_players_of_many_columns(layout: str) -> None:
     f, host = network(24)
     players = np.arange(24) // 6
     X, donors, masks = rows(3, 20, 24), rows(4, 12, 24), listed.coalitions_of(4, 20)
-    with mock.patch.object(by_parts, "player_parts", wraps=by_parts.player_parts) as made:
+    of_rows = by_parts.Listed._parts
+    with mock.patch.object(by_parts.Listed, "_parts", autospec=True, side_effect=of_rows) as made:
         game = listed.game_of(xj.as_model(f), X, donors, players)
         got = queries.values(game, masks)
     assert made.called and game.structure == "first layer"

@@ -143,9 +143,7 @@ class Placement:
 
     def params(self, params: Any) -> Any:
         """A model's parameters: sharded ones as they are, the others on all devices."""
-        return jax.tree.map(
-            lambda leaf: leaf if _sharded(leaf) else put(leaf, self.same), params
-        )
+        return jax.tree.map(lambda leaf: leaf if _sharded(leaf) else put(leaf, self.same), params)
 
 
 def placed(devices: Sequence[Any], params: Any) -> Placement:
