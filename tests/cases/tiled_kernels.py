@@ -98,6 +98,10 @@ def tiled(
         partial(scan_tiles, dense_layer, after_layer, walk, mesh),
         (*fixed, split(i32(T, 4))),
     )
+    for by in ("sums", "products"):
+        walks = ScanShape(P, 2, 3, P, K, "float32", by)
+        run = partial(scan_tiles, dense_layer, after_layer, walks, mesh)
+        yield "scan_tiles", run, (*fixed, split(i32(T, 5)))
     pairs = over_tiles(partial(reduce_pairs, group=2), mesh, (True, False, False, False))
     yield "reduce_pairs", pairs, (values, f32(4, 1 << BITS, BITS + 2), i32(), i32())
     pieces = over_tiles(reduce_pieces, mesh, (True, False, True))

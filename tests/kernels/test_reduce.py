@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.engine.reduce import block_of, block_weights, reduce_pairs
+from xaijax_kernels.engine.reduce import (
+    block_of,
+    block_weights,
+    compensated_at_once,
+    reduce_pairs,
+)
 
 pytestmark = pytest.mark.usefixtures("strict_numerics")
 
@@ -70,3 +75,17 @@ def test_three_sizes_share_a_program() -> None:
     shapes = {k: block_of(k, 4, 1 << 14)[:2] for k in range(15)}
     assert [shapes[k][0] for k in range(15)] == [4] * 7 + [7] * 3 + [10] * 3 + [13] * 2
     assert {parts for _, parts in shapes.values()} == {4, 2}  # 2^14 rows are two of 2^13
+
+
+def test_sums_at_once_carry_twice_the_digits() -> None:
+    """A sum of large terms that cancel: float32 alone would lose the small ones."""
+    rng = np.random.default_rng(0)
+    large = rng.normal(size=(3, 50, 2)).astype(np.float32) * 2**20
+    terms = np.concatenate([large, rng.normal(size=(3, 31, 2)).astype(np.float32), -large], axis=1)
+    good = np.ones(terms.shape, bool)
+    good[1, 7, 0] = False
+    high, low, bad = np.asarray(compensated_at_once(jnp.asarray(terms), jnp.asarray(good), axis=1))
+    wanted = terms.astype(np.float64).sum(axis=1)
+    np.testing.assert_allclose(high.astype(np.float64) + low, wanted, rtol=1e-6)
+    assert np.abs(high - wanted).max() > 1e-3
+    assert bad.tolist() == [[0, 0], [1, 0], [0, 0]]

@@ -181,11 +181,9 @@ def close(kind: str, question: str, several: np.ndarray, one: np.ndarray) -> Non
     what = f"{kind}, {question}"
     size = np.abs(one).max()
     assert np.isfinite(one).all() and size > 0, what
-    # A module under vmap, and walks along orders, round by the rows of a call: some units of 2^-24.
+    # A module under vmap rounds by the rows of a call: some units of 2^-24.
     if kind == "equinox":
         np.testing.assert_allclose(several, one, rtol=0, atol=1e-6 * size, err_msg=what)
-    elif question in ("permutation", "top"):
-        np.testing.assert_allclose(several, one, rtol=0, atol=2e-7 * size, err_msg=what)
     else:
         np.testing.assert_array_equal(several, one, err_msg=what)
 

@@ -434,7 +434,8 @@ def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
     """Adds what `scan` asks along D orders for the instances `rows` [n] to `run.cost`."""
     scanner = run.scanner()
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
-    run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(run.codes.dtype))
+    T = scanner.tiles_of(len(rows), D)
+    run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(T))
     run.structure = run.engine.structure_name
 
 

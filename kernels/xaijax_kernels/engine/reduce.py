@@ -154,3 +154,18 @@ def compensated(
 
     zeros = jnp.zeros(shape, dtype)
     return jax.lax.fori_loop(0, count, lambda i, own: neumaier(*own, term=term(i)), (zeros, zeros))
+
+
+def compensated_at_once(terms: jax.Array, good: jax.Array, axis: int) -> jax.Array:
+    """The sum of terms along the axis, what rounding took from it, and 1 if an entry of `good` is
+    false, else 0; [3, ...]. `compensated` in one step of an accelerator, which a loop over terms
+    would leave idle.
+    """
+
+    def both(one: Any, other: Any) -> Any:
+        high, low = neumaier(one[0], one[1], other[0])
+        return high, low + other[1], jnp.maximum(one[2], other[2])
+
+    zero = jnp.zeros((), terms.dtype)
+    own = terms, jnp.zeros_like(terms), jnp.where(good, zero, zero + 1)
+    return jnp.stack(jax.lax.reduce(own, (zero,) * 3, both, (axis,)))

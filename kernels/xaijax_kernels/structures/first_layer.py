@@ -5,21 +5,25 @@ the donor and s terms (x_j - b_j) W_j: each next coalition costs H additions ins
 F x H. The coalitions of the reversed order are the complements, and since the layer is linear,
 layer(S) + layer(complement) = layer(x) + layer(b): they come without a sum of their own.
 
+A CPU adds one player after another, and gives the head a few sizes at a time, which stay in a
+core's fast memory. On an accelerator each step of a loop costs the start of its kernels: there all
+sizes of many walks are made in one turn.
+
 Letters: N instances, B donors, F columns = P players, H units of the first layer, K outputs,
-R rows, T tiles, G instances in a tile, L sizes in a block, D orders.
+R rows, T tiles, G instances in a tile, or walks, L sizes in a block, D orders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import any_bad, compensated
+from xaijax_kernels.engine.reduce import any_bad, compensated, compensated_at_once
 from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on, over_tiles, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
@@ -27,6 +31,10 @@ UNROLL = 16  # steps of the sum that are written out in one loop body
 # A loop over pairs is compiled in vectors of them, and what is left of its end in another way, so
 # that a pair's bits would depend on its place: a whole number of vectors has no such end.
 PAIRS = 16
+# Sizes that one product with a triangle makes: the side of a TPU's unit, which takes as long for
+# fewer.
+LONGEST_PRODUCT = 128
+FEW_TERMS = 8  # are added one by one to the sums before them
 
 
 @dataclass(frozen=True)
@@ -34,11 +42,17 @@ class ScanShape:
     """The static facts of a tile of walks; hashable, so that it can be a key."""
 
     P: int
-    instances: int  # G
+    instances: int  # G; at once: walks, each an instance and an order of its own
     donors: int  # of one segment, the last one padded with weight 0
     block: int  # L
     outputs: int  # K
     dtype: str
+    by: Literal["steps", "sums", "products"] = "steps"  # how the layer is summed, see `prefixes_of`
+
+    @property
+    def at_once(self) -> bool:
+        """Whether one turn takes all sizes of walks along several orders."""
+        return self.by != "steps"
 
     @property
     def blocks(self) -> int:
@@ -46,9 +60,15 @@ class ScanShape:
         return -(-self.P // self.block)
 
     @property
+    def chunks(self) -> int:
+        """Products that the sizes of a walk are made by."""
+        return -(-self.P // LONGEST_PRODUCT)
+
+    @property
     def pairs(self) -> int:
         """Pairs of a tile, and what fills the last vector of them up."""
-        return -(-self.instances * self.donors // PAIRS) * PAIRS
+        pairs = self.instances * self.donors
+        return pairs if self.at_once else -(-pairs // PAIRS) * PAIRS
 
     @property
     def used_rows(self) -> int:
@@ -59,6 +79,8 @@ class ScanShape:
     def rows(self) -> int:
         """Rows of one call of the head: whole 256s, since a product rounds its last few rows in
         another way, and an instance's bits must not depend on its place in the tile."""
+        if self.at_once:  # each output of a product is the same sum wherever it is
+            return self.used_rows
         return -(-self.used_rows // SMALLEST_TILE) * SMALLEST_TILE
 
 
@@ -73,7 +95,7 @@ def scan_tiles(
     donor_weights: jax.Array,  # [segments, B]
     orders: jax.Array,  # int32 [D, P]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
-    work: jax.Array,  # int32 [T, 2 + G]: order, segment of donors, instances
+    work: jax.Array,  # int32 [T, 2 + G]: order, segment of donors, instances; or see `_at_once`
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Weighted sums over a segment of donors of the answers along orders.
 
@@ -81,6 +103,9 @@ def scan_tiles(
     to whole blocks, and whether a tile has an answer that is not finite, int32 [T]. Entry
     [t, 0, s - 1] keeps the first s players of the order, entry [t, 1, s - 1] the others.
     """
+    if shape.at_once:
+        run = over_tiles(_at_once(structure, head, shape, mesh), mesh, (False,) * 5 + (True,) * 2)
+        return run(params, x, donors, donor_weights, orders, tiles, work)
     G, B, L = shape.instances, shape.donors, shape.block
     padding, filled = shape.blocks * L - shape.P, shape.pairs - G * B
 
@@ -150,3 +175,82 @@ def scan_tiles(
 
     split = over_tiles(on_one_device, mesh, (False,) * 5 + (True,) * 2)
     return split(params, x, donors, donor_weights, orders, tiles, work)
+
+
+def _at_once(
+    structure: Callable[[Any], Layer],
+    head: Callable[[Any, jax.Array], jax.Array],
+    shape: ScanShape,
+    mesh: Mesh,
+) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
+    """`scan_tiles` on one device; work int32 [T, 1 + 2 G]: segment, orders, instances."""
+    G, B, L = shape.instances, shape.donors, shape.block
+    more = L - shape.P  # sizes past P add nothing
+
+    def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
+        known = structure(params)
+        assert known.dense is not None
+        weight, bias = known.dense
+        x = known.columns(x)
+        donors = known.columns(donors.reshape(-1, shape.P)).reshape(donors.shape)
+        # Outside the loop over tiles, where it would be a product of few rows.
+        of_donors = jnp.dot(donors, weight, precision=jax.lax.Precision.HIGHEST) + bias
+        x, donors = jnp.pad(x, ((0, 0), (0, more))), jnp.pad(donors, ((0, 0),) * 2 + ((0, more),))
+        rows = jnp.pad(weight, ((0, more), (0, 0)))
+        filled = jnp.arange(shape.P, L, dtype=orders.dtype)
+        filled = jnp.broadcast_to(filled, (len(orders), more))
+        orders = jnp.concatenate([orders, filled], axis=1)
+
+        def tile(one):
+            order, instance = orders[one[1 : G + 1]].T, one[G + 1 :]  # [L, G]
+            own, weights = x[instance, order], rows[order]  # [L, G], [L, G, H]
+            change = own[:, :, None] - donors[one[0]].T[order]  # [L, G, B]
+            start = of_donors[one[0]]  # [B, H]
+            terms = change[..., None] * weights[:, :, None]  # [L, G, B, H]
+            prefixes = prefixes_of(terms, shape) + start
+            ends = prefixes[-1] + start  # layer(x) + layer(b)
+            both = prefixes, ends - prefixes
+            # A TPU writes both halves once more to join them, which takes a quarter of the time.
+            calls = both if shape.by == "products" else (jnp.stack(both),)
+            out = [head(params, h.reshape(-1, h.shape[-1])).astype(shape.dtype) for h in calls]
+            out = jnp.stack(out).reshape(2, L, G, B, shape.outputs)
+            w = donor_weights[one[0]][:, None]
+            return (compensated_at_once(w * out, jnp.isfinite(out), axis=3),)
+
+        def of_turn(t):
+            return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
+
+        # In one array, which a turn writes by one kernel.
+        room = jnp.zeros((len(work), 3, 2, L, G, shape.outputs), shape.dtype)
+        (found,) = tile_by_tile(of_turn, (room,), tiles[0], counted_on(mesh))
+        high, low, bad = (found[:, i] for i in range(3))
+        return high, low, bad.max(axis=(1, 2, 3, 4)).astype(jnp.int32)
+
+    return on_one_device
+
+
+def prefixes_of(terms: jax.Array, shape: ScanShape) -> jax.Array:
+    """Sums of the first 1, 2, .. L terms [L, ...].
+
+    A GPU's compiler makes a cumulative sum part of the kernel that writes the head's rows. A TPU
+    multiplies with a triangle of ones, whose unit is idle otherwise.
+    """
+    if shape.by == "sums":
+        return jnp.cumsum(terms, axis=0)
+    own = terms.reshape(shape.chunks, -1, *terms.shape[1:])
+    ones = jnp.tri(own.shape[1], dtype=terms.dtype)
+    inside = jnp.einsum("sj,cj...->cs...", ones, own, precision=jax.lax.Precision.HIGHEST)
+    return (inside + _before(inside[:, -1])[:, None]).reshape(terms.shape)
+
+
+def _before(terms: jax.Array) -> jax.Array:
+    """Sums of the terms [C, ...] that come before each."""
+    C = len(terms)
+    if C > FEW_TERMS:
+        filled = jnp.pad(terms, ((0, -C % FEW_TERMS), *[(0, 0)] * (terms.ndim - 1)))
+        own = filled.reshape(-1, FEW_TERMS, *terms.shape[1:])
+        sums = jax.vmap(_before)(own) + _before(own.sum(axis=1))[:, None]
+        return sums.reshape(filled.shape)[:C]
+    place = jnp.arange(C).reshape(C, *[1] * (terms.ndim - 1))
+    own = (jnp.where(place > c, terms[c], 0) for c in range(C - 1))
+    return sum(own, jnp.zeros_like(terms))

@@ -6,9 +6,12 @@ hybrid therefore costs one addition a unit, and the rest of the model. If the pa
 players are cheaper to put together than the layer is to make, they are made once for a row, and a
 coalition's part is a small product with them.
 
+A CPU takes a few coalitions of one instance through the head at a time. On an accelerator one call
+of the head takes all coalitions of a tile, and several instances.
+
 Letters: N instances, F columns, P players, Q coalitions of the list, C coalitions of a tile, in
-blocks that go through the head together, B donors of a segment, G instances of a tile, K scores,
-H units, T tiles.
+blocks that go through the head together, B donors of a segment, G instances of a tile, g of them in
+one call of the head, K scores, H units, T tiles.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.hybrids import of_columns
-from xaijax_kernels.engine.reduce import any_bad, compensated
+from xaijax_kernels.engine.reduce import any_bad, compensated, compensated_at_once
 from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, placed, tile_by_tile
 from xaijax_kernels.structures.base import Layer
 
@@ -42,6 +45,10 @@ class ListShape:
     outputs: int  # K
     dtype: str
     by_player: bool = False  # whether rows are given as what each player adds
+    beside: int = 0  # g, a divisor of G; 0: one instance after another, block after block
+    # Instances whose parts one product makes, at least G: its bits must not follow how many are
+    # asked about.
+    made: int = 0
 
     @cached_property
     def coalitions(self) -> int:
@@ -51,7 +58,7 @@ class ListShape:
     @property
     def rows(self) -> int:
         """Hybrids of a block, which go through the head in one call."""
-        return self.together * self.donors
+        return self.together * self.donors * max(1, self.beside)
 
 
 def player_parts(
@@ -107,7 +114,7 @@ def listed_means(
         def scores(hidden):
             answers = head(params, hidden.reshape(shape.rows, -1))
             found = answers if score is None else score(answers, None)
-            return found.astype(shape.dtype).reshape(shape.together, B, K)
+            return found.astype(shape.dtype)
 
         def added_by(known, rows, own):
             """What rows [R, ..] add to coalitions own bool [C, ..]; [C, R, H]."""
@@ -127,6 +134,8 @@ def listed_means(
             if not shape.by_player:
                 kept = known.of_columns(kept if players is None else of_columns(kept, players))
             theirs = added_by(known, other, ~kept)
+            if shape.beside:
+                return at_once(one, w, kept, theirs)
             blocks = (shape.blocks, shape.together, B, -1)
 
             def instance(i, carry):
@@ -135,7 +144,7 @@ def listed_means(
 
                 def block(parts):
                     crossed = jax.vmap(lambda a, b: known.joined(a[None], b)[0])
-                    return scores(crossed(*parts))
+                    return scores(crossed(*parts)).reshape(shape.together, B, K)
 
                 mine = mine.reshape(shape.blocks, shape.together, -1)
                 found = jax.lax.map(block, (mine, theirs.reshape(blocks))).reshape(C, B, K)
@@ -147,12 +156,37 @@ def listed_means(
             start = (zero, zero, jnp.zeros(G, jnp.int32))
             return folded(instance, start, one[3], G, known_trip_counts)
 
+        def at_once(one, w, kept, theirs):
+            numbers = one[2] + jnp.arange(shape.made, dtype=one.dtype)
+            own = x[jnp.minimum(numbers, len(x) - 1)]
+            mine = added_by(known, own, kept).swapaxes(0, 1)  # [made, C, H]
+            # Coalitions are the last axis of rows: a TPU has them on its lanes, and these are full.
+            crossed = jax.vmap(known.joined, in_axes=1, out_axes=2)
+            theirs = theirs.swapaxes(0, 1)  # [B, C, H]
+
+            def of_turn(i):
+                some = jax.lax.dynamic_slice_in_dim(mine, i * shape.beside, shape.beside)
+                found = scores(crossed(some, theirs))  # [g B C, K]
+                good = kept_scores(found).reshape(-1, B, C, K)
+                terms = w[:, None, None] * found.reshape(good.shape)
+                return (compensated_at_once(terms, good, axis=1),)
+
+            # In one array, which a turn writes by one kernel.
+            room = jnp.zeros((G // shape.beside, 3, shape.beside, C, K), shape.dtype)
+            turns = -(-one[3] // shape.beside)
+            return tile_by_tile(of_turn, (room,), turns, known_trip_counts)
+
         T = work.shape[0]
-        sums = jnp.zeros((T, G, C, K), shape.dtype)
 
         def of_turn(t):
             return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
+        if shape.beside:
+            room = jnp.zeros((T, G // shape.beside, 3, shape.beside, C, K), shape.dtype)
+            (found,) = tile_by_tile(of_turn, (room,), tiles[0], known_trip_counts)
+            high, low, bad = found.swapaxes(0, 2).swapaxes(1, 2).reshape(3, T, G, C, K)
+            return high, low, bad.max(axis=(2, 3)).astype(jnp.int32)
+        sums = jnp.zeros((T, G, C, K), shape.dtype)
         room = (sums, sums, jnp.zeros((T, G), jnp.int32))
         return tile_by_tile(of_turn, room, tiles[0], known_trip_counts)
 

@@ -14,6 +14,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
+from xaijax_kernels.engine import tiles as tiling
 
 F, H, K, B, N = 5, 6, 3, 4, 7
 RNG = np.random.default_rng(0)
@@ -59,6 +60,19 @@ def test_expected_gradients_are_those_of_the_definition():
     residual = full - found.base_values - found.values.sum(axis=1)
     np.testing.assert_allclose(found.stats["completeness"], residual, atol=1e-5)
     assert "by quadrature" in repr(found)
+
+
+@pytest.mark.parametrize("n, turns", [(1, 3), (N, 6), (60, 11)])
+def test_a_gpu_makes_few_turns_for_a_small_question(n, turns, monkeypatch):
+    """Two instances a turn, 11 turns a dispatch, of which all are made."""
+    monkeypatch.setattr(tiling, "platform_of", lambda mesh: "gpu")
+    explainer = xj.GradientExplainer(MODEL, DONORS, tile=512, batch_size=4096)
+    rows = np.tile(X, (9, 1))[:n]
+    found = explainer(rows)
+    np.testing.assert_allclose(found.values, np.tile(WANTED, (9, 1, 1))[:n], **TOLERANCE)
+    (run,) = explainer._runs.values()
+    assert run._groups_of(n) == turns
+    assert explainer.plan(rows).model_calls == found.stats["model_calls"]
 
 
 # With few steps the sum is far off, as the definition with as few is.

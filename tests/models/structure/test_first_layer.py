@@ -11,10 +11,11 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import count_turns
 
 import xaijax as xj
 from xaijax.games.engine import permutation_scan
-from xaijax_kernels.structures.first_layer import PAIRS
+from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, prefixes_of
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
 
@@ -132,16 +133,103 @@ def test_donors_in_segments_and_instances_in_groups(
     assert alone.values.tobytes() == got.values[7:8].tobytes()
 
 
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_the_tile_is_filled(platform: str) -> None:
-    for P, B, lanes_of in [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]:
-        shape = permutation_scan.scan_shape(P, B, 1, lanes_of, "float32", platform)
+PROBLEMS = [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]
+
+
+def test_the_tile_is_filled() -> None:
+    for P, B, lanes_of in PROBLEMS:
+        shape = permutation_scan.scan_shape(P, B, 1, lanes_of, "float32", "cpu")
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
         assert shape.used_rows <= max(lanes_of, 2 * shape.block * PAIRS)
         assert shape.pairs % PAIRS == 0
         assert shape.pairs - shape.instances * shape.donors < PAIRS
-        assert shape.block <= (8 if platform == "cpu" else 64)
+        assert shape.block <= 8
         assert shape.rows % 256 == 0 and shape.rows - shape.used_rows < 256
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_the_tile_of_an_accelerator_is_filled(platform: str) -> None:
+    """A layer of these rows of 64 units has 42 and 67 MB."""
+    most, plain = {"gpu": (163_840, 1 << 17), "tpu": (131_072, 1 << 16)}[platform]
+    for P, B, _ in PROBLEMS:
+        shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", platform)
+        assert shape.blocks == 1 and shape.block - P < shape.chunks
+        assert most < 2 * shape.rows <= 2 * most, (P, B)
+    huge = permutation_scan.scan_shape(1 << 20, 1, 1, plain, "float32", platform)
+    assert huge.blocks > 1  # block after block, as on a CPU
+
+
+@pytest.mark.parametrize("P", [1, 7, 128, 129, 1300])
+@pytest.mark.parametrize("by", ["sums", "products"])
+def test_prefixes_are_those_of_a_loop(by: Any, P: int) -> None:
+    """More than eight products, and sizes that fill the last one up."""
+    chunks = -(-P // 128) if by == "products" else 1
+    shape = ScanShape(P, 1, 1, -(-P // chunks) * chunks, 1, "float32", by)
+    terms = np.random.default_rng(P).normal(size=(shape.block, 2, 3)).astype(np.float32)
+    got = prefixes_of(jnp.asarray(terms), shape)
+    wanted = np.cumsum(terms.astype(np.float64), axis=0)
+    # Sums of P terms of size 4 and below, by any order: sqrt(P) roundings of the sum.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=8 * P * 2**-24)
+
+
+def as_on(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks are laid out as on this platform, and run here."""
+    monkeypatch.setattr(permutation_scan, "platform_of", lambda mesh: platform)
+    count_turns(platform == "gpu", monkeypatch)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize("P, B, N, tile", [(33, 150, 21, 1024), (150, 3, 5, 2048), (12, 1, 1, 256)])
+def test_accelerators_walk_to_the_same_values(
+    platform: str, P: int, B: int, N: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several segments of donors, walks of several orders in a tile, walks that fill it up."""
+    plain, layered = both(3, (P, 12, 2))
+    monkeypatch.setattr(permutation_scan, "tile_rows", lambda *_: tile)
+    X, background = rows(1, N, P), rows(2, B, P)
+    weights = np.random.default_rng(4).random(B)
+    options: Any = {"estimator": "permutation", "budget": 10 * P, "weights": weights}
+    wanted = xj.Explainer(plain, background, **options)(X)
+    as_on(platform, monkeypatch)
+    explainer = xj.Explainer(layered, background, **options)
+    got = explainer(X)
+    close(got.values, wanted.values, P, 10.0)
+    close(got.base_values, wanted.base_values, P, 10.0)
+    plan, stats = explainer.plan(X), got.stats
+    assert (plan.model_calls, plan.structure) == (stats["model_calls"], "first layer")
+    close(explainer(X[-1:]).values, got.values[-1:], P, 10.0)
+
+
+def test_a_small_question_makes_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on("gpu", monkeypatch)
+    layered = both(3, (9, 8, 1))[1]
+    explainer = xj.Explainer(layered, rows(2, 8, 9), estimator="permutation", budget=64)
+    explainer(rows(1, 3, 9))
+    scan = explainer._evaluator._scanner
+    assert scan is not None and scan.shape.at_once
+    N = 32 * scan.shape.instances // 8  # of 8 orders: a full dispatch
+    assert (scan.tiles_of(1, 8), scan.tiles_of(N, 8), scan.tiles_of(N, 16)) == (8, 32, 32)
+    assert (scan.calls(1, 8), scan.calls(N, 8), scan.calls(N, 16)) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_a_bad_answer_of_a_walk_is_named(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on(platform, monkeypatch)
+
+    def f(X: Any) -> Any:
+        return jnp.sqrt(3.0 - (X @ jnp.ones((9, 1)))[:, 0])
+
+    donors = np.zeros((5, 9), np.float32)
+    donors[3, 2:4] = 1.4
+    X = np.zeros((4, 9), np.float32)
+    X[1, :2] = 1.4
+    layer = xj.FirstLayer(
+        lambda: (jnp.ones((9, 1)), jnp.zeros(1)), lambda h: jnp.sqrt(3.0 - h[:, 0])
+    )
+    model = xj.as_model(f, structure=layer)
+    explainer = xj.Explainer(model, donors, estimator="permutation", budget=64)
+    with pytest.raises(xj.ModelOutputError, match="X row 1.*background row 3"):
+        explainer(X)
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
 """Walks along orders of players, where the model's first layer is known.
 
 Letters: N instances, B donors, P players, D orders, K outputs, H units of the layer, G instances in
-a tile, L sizes in a block, T tiles in a dispatch.
+a tile (or walks, each an instance and an order), L sizes in a block, T tiles in a dispatch.
 """
 
 from __future__ import annotations
 
 import copy
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,15 +22,22 @@ from xaijax.games.engine.dispatch import (
     put,
     shape,
 )
-from xaijax.games.engine.plan import bucket, rows_held
+from xaijax.games.engine.plan import bucket, rows_held, rows_of_call, turns_of
 from xaijax_kernels.engine.tiles import (
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
+    counted_on,
+    platform_of,
     tile_rows,
     traced,
     widest_layer,
 )
-from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, scan_tiles
+from xaijax_kernels.structures.first_layer import (
+    LONGEST_PRODUCT,
+    PAIRS,
+    ScanShape,
+    scan_tiles,
+)
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
@@ -49,8 +56,20 @@ PROBE_ROWS = 32  # as the model was probed with: a head that was found in that t
 
 
 def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> ScanShape:
-    """A tile for one call of the head, where a plain tile has `rows`; a pure function."""
+    """A tile for one call of the head, where a plain tile has `rows`; a pure function.
+
+    On accelerators a turn takes all sizes at once, of as many walks as fill the tile.
+    """
     longest = LONGEST_BLOCK
+    if platform != "cpu" and 2 * P <= rows:
+        tpu, rows = platform == "tpu", rows_of_call(rows, platform)
+        chunks = -(-P // LONGEST_PRODUCT) if tpu else 1
+        L = -(-P // chunks) * chunks
+        lanes = rows // (2 * L) or 1
+        segments = -(-B // lanes)
+        donors = min(bucket(-(-B // segments)), lanes)
+        by = "products" if tpu else "sums"
+        return ScanShape(P, lanes // donors, donors, L, K, dtype, by)
     if platform == "cpu":
         longest, rows = LONGEST_ON_CPU, max(rows // SHARE_ON_CPU, SMALLEST_TILE)
     block = -(-P // -(-P // longest))
@@ -77,7 +96,7 @@ class PermutationScan:
         self._params = placement.params(model.params)
         B, P = donors.shape
         self._count = B
-        platform = mesh.devices.flat[0].platform
+        platform = platform_of(mesh)
         # One call of the head takes as many rows as a tile of the plain model would have.
         hidden = jax.ShapeDtypeStruct((PROBE_ROWS, engine.known.width), donors.dtype)
         jaxpr = traced(engine.structure.head, model.params, hidden).jaxpr
@@ -97,7 +116,6 @@ class PermutationScan:
         per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
         fits = max(1, compiled.memory.fits("answers", per_tile * donors.itemsize))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
-        self._dispatches = Dispatches(mesh, compiled.clock, self.tiles, LOOK_AHEAD)
 
     def holding(self, N: int) -> PermutationScan:
         """The same with room for the rows of a question of N instances."""
@@ -118,27 +136,39 @@ class PermutationScan:
         order, entry [i, d, 1, s - 1] the others.
         """
         out = np.zeros((len(x), len(orders), 2, self.shape.P, self.shape.outputs))
-        bad = 0
+        T, bad = self.tiles_of(len(x), len(orders)), 0
         for n in range(0, len(x), self._instances):
             for d in range(0, len(orders), ORDERS):
                 here = out[n : n + self._instances, d : d + ORDERS]
                 bad += self._some(
-                    x[n : n + self._instances], orders[d : d + ORDERS].astype(np.int32), here
+                    x[n : n + self._instances], orders[d : d + ORDERS].astype(np.int32), here, T
                 )
         return out, bad
 
+    def tiles_of(self, N: int, D: int) -> int:
+        """T for D orders of N instances. If all T turns are made, a small question has fewer, of
+        few numbers of them, so that similar questions run one program.
+        """
+        if not counted_on(self._mesh):
+            return self.tiles
+        needed = self._tiles(min(N, self._instances), min(D, ORDERS))
+        return turns_of(needed, self.tiles, self._mesh.size)
+
+    def _tiles(self, N: int, D: int) -> int:
+        """Tiles of D orders of N instances that are on the device together."""
+        G = self.shape.instances
+        return self.segments * (-(-N * D // G) if self.shape.at_once else -(-N // G) * D)
+
     def calls(self, N: int, D: int) -> int:
         """Dispatches of D orders for N instances."""
-        G, calls = self.shape.instances, 0
+        T, calls = self.tiles_of(N, D), 0
         for n in range(0, N, self._instances):
-            groups = -(-min(self._instances, N - n) // G)
             for d in range(0, D, ORDERS):
-                tiles = groups * self.segments * min(ORDERS, D - d)
-                calls += -(-tiles // self.tiles)
+                calls += -(-self._tiles(min(self._instances, N - n), min(ORDERS, D - d)) // T)
         return calls
 
-    def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray) -> int:
-        program, T = self._program, self.tiles
+    def _some(self, x: np.ndarray, orders: np.ndarray, out: np.ndarray, T: int) -> int:
+        program = self._program(T)
         rows = np.zeros((self._instances, x.shape[1]), x.dtype)
         rows[: len(x)] = x
         listed = np.zeros((ORDERS, orders.shape[1]), np.int32)
@@ -151,7 +181,8 @@ class PermutationScan:
         self._compiled.clock.padded_rows += run - used
         bad = 0
         parts = ((first, work[first : first + T]) for first in range(0, len(work), T))
-        for dispatch in self._dispatches.run(program, on_device, parts):
+        dispatches = Dispatches(self._mesh, self._compiled.clock, T, LOOK_AHEAD)
+        for dispatch in dispatches.run(program, on_device, parts):
             first, (high, low, lost) = dispatch.asked, dispatch.read()
             summed = high
             # A single donor has weight 1, and sums of its finite answers have no rounding.
@@ -160,31 +191,42 @@ class PermutationScan:
                 with np.errstate(invalid="ignore"):  # see `DeviceBackend._means`
                     summed += low
                 summed *= self._scale
-            for t, (n, count) in enumerate(groups[first : first + T]):
-                own = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]
-                out[n : n + count, work[first + t, 0]] += own.transpose(2, 0, 1, 3)
+            for t, (own, count) in enumerate(groups[first : first + T]):
+                walks = summed[t, :, : self.shape.P, :count]  # [2, P, g, K]
+                out[own] += walks.transpose(2, 0, 1, 3)
             bad += int(lost.sum())
         return bad
 
-    def _work(self, N: int, D: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
-        """Tiles: int32 [tiles, 2 + G]; the first instance of each, and how many it has.
+    def _work(self, N: int, D: int) -> tuple[np.ndarray, list[tuple[Any, int]]]:
+        """Tiles as the program takes them; where in [N, D] the walks of each are, and how many.
 
         An instance's donors are summed segment after segment, whatever else is in its tiles.
         """
-        G = self.shape.instances
+        G, segments = self.shape.instances, range(self.segments)
+        if self.shape.at_once:
+            d, n = np.divmod(np.arange(N * D), N)
+            parts = [slice(first, first + G) for first in range(0, N * D, G)]
+            places = [((n[own], d[own]), len(n[own])) for own in parts]
+            tiles = [
+                (s, *_filled(d[own], G), *_filled(n[own], G)) for own in parts for s in segments
+            ]
+            return np.array(tiles, np.int32), [one for one in places for _ in segments]
         groups = [(n, min(G, N - n)) for n in range(0, N, G)]
-        tiles = [(d, s, n) for d in range(D) for n, _ in groups for s in range(self.segments)]
+        tiles = [(d, s, n) for d in range(D) for n, _ in groups for s in segments]
         work = np.empty((len(tiles), 2 + G), np.int32)
         work[:, 0], work[:, 1], first = np.array(tiles).T
         work[:, 2:] = np.minimum(first[:, None] + np.arange(G), N - 1)
-        return work, [group for _ in range(D) for group in groups for _ in range(self.segments)]
+        places = [((slice(n, n + g), d), g) for d in range(D) for n, g in groups]
+        return work, [one for one in places for _ in segments]
 
     @cached_property
     def _program(self) -> Any:
-        return self._compiled.program(self.recipe(self._donors.dtype))
+        """T -> the program; to find it takes as long as a small run."""
+        return cache(lambda T: self._compiled.program(self.recipe(T)))
 
-    def recipe(self, dtype: np.dtype) -> ProgramRecipe:
-        """What the program of a dispatch is compiled of."""
+    def recipe(self, T: int) -> ProgramRecipe:
+        """What the program of a dispatch of T tiles is compiled of."""
+        dtype, G = self._donors.dtype, self.shape.instances
         structure, same, split = self._structure, self._same, self._split
         run = partial(scan_tiles, structure.of, columns(structure.head), self.shape, self._mesh)
         arguments = (
@@ -194,14 +236,19 @@ class PermutationScan:
             self._weights,
             shape(same, ORDERS, self.shape.P),
             shape(split, self._mesh.size),
-            shape(split, self.tiles, 2 + self.shape.instances),
+            shape(split, T, 1 + 2 * G if self.shape.at_once else 2 + G),
         )
         return ProgramRecipe(
             ("walk", self.shape, structure),
             run,
             arguments,
-            what=f"a dispatch of {self.tiles} tiles of walks",
+            what=f"a dispatch of {T} tiles of walks",
             remedy=f"{RAISE[:-1]}, or leave structure= out.",
             ahead=LOOK_AHEAD,
             results=self._results,
         )
+
+
+def _filled(numbers: np.ndarray, G: int) -> np.ndarray:
+    """Numbers [g] with the last repeated; [G]."""
+    return np.pad(numbers, (0, G - len(numbers)), mode="edge")

@@ -10,6 +10,7 @@ instances of a tile.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -21,10 +22,11 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, ProgramRecipe
 from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.plan import bucket, capacity, power_below
+from xaijax.games.engine.plan import bucket, capacity, power_below, rows_of_call, turns_of
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
+from xaijax_kernels.engine.tiles import counted_on, platform_of
 from xaijax_kernels.structures.base import shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 
@@ -32,6 +34,11 @@ FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
 ROWS_OF_TILE = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
 NUMBERS_OF_TILE = 1 << 20  # of such parts, where a usual tile has fewer rows
 INSTANCES = 16  # of a tile
+# Coalitions of a tile of an accelerator, where one call of the head takes several instances. A list
+# is filled up to whole tiles: that of 2,050 coalitions by an eighth.
+COALITIONS = 1 << 8
+CALLS_OF_TILE = 8  # for which the donors' parts are made once
+LEAST_CALLS = 2  # of one, no loop would be left, and what a turn does might be compiled otherwise
 TILES = 16  # in a dispatch
 LEAST_ROWS = 16  # whose parts of players are held
 
@@ -46,6 +53,12 @@ class ByParts:
     def structure(self) -> str:
         """What answers in place of the whole model."""
         return self._run.engine.structure_name
+
+    @property
+    def holds_answers(self) -> bool:
+        """See `BySubsets`. A CPU has no loop to fill, and its chunks stay as they are."""
+        backend = self._run.backend()
+        return not isinstance(backend, DeviceBackend) or platform_of(backend.mesh) == "cpu"
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances, or none; bool [n]."""
@@ -80,7 +93,7 @@ class ByParts:
         program = listed_of(self._run.engine, backend, B)
         held = program.capacity(C)
         cost.add_rows(rows, C * B)
-        recipe, *parts = program.recipes(held, n)
+        recipe, *parts = program.recipes(held, n, C)
         cost.add_calls(program.calls(n, C), recipe)
         cost.add_runs(1, *parts)
 
@@ -98,15 +111,23 @@ class Listed:
         self._programs = programs = backend.programs
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure, programs.params)
-        block = programs.block(tile.rows)
+        platform = platform_of(programs.mesh)
+        cpu = platform == "cpu"
+        block = programs.block(tile.rows) if cpu else rows_of_call(tile.rows, platform)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
-        coalitions = block // together
-        most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
-        blocks = max(1, most // block)
+        coalitions, blocks, beside = block // together, 1, 0
+        if cpu:
+            most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
+            blocks = max(1, most // block)
+        else:
+            coalitions = min(COALITIONS, power_below(coalitions))
         held = coalitions * blocks * tile.outputs * 2 * programs.donors.dtype.itemsize
         fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
         instances = min(INSTANCES, fits)
+        if not cpu:
+            beside = min(max(1, block // (coalitions * together)), fits)
+            instances = beside * min(CALLS_OF_TILE, fits // beside)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
@@ -116,7 +137,7 @@ class Listed:
         # Parts are made of several rows together: their number does not follow the question's.
         most = min(engine.rows_at_a_time, power_below(held))
         self._instances = most if by_player else programs.sizes.instances
-        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player)
+        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, beside, instances)
         self._width = known.width
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
@@ -133,6 +154,7 @@ class Listed:
         """
         replacement, shape, programs = run.engine.replacement, self.shape, self._programs
         (n, C), K = (len(rows), len(masks)), shape.outputs
+        G, T = self._sizes(n, C)
         missing = self.segments * shape.donors - len(donors)
         filled = np.pad(donors, (0, missing), mode="edge")
         codes = replacement.codes[filled].reshape(self.segments, shape.donors, -1)
@@ -146,7 +168,7 @@ class Listed:
         theirs = self._given(put(codes.reshape(-1, codes.shape[2])))
         theirs = theirs.reshape(*codes.shape[:2], *theirs.shape[1:])
         fixed = (put(theirs), put(given), self._players, put(words))
-        program = self._program(held, self._rows_of(n))
+        program = self._program(held, self._rows_of(n), G, T)
         out, bad = np.zeros((n, C, K)), np.zeros(n, bool)
         step = self._instances
         for first in range(0, n, step):
@@ -155,7 +177,7 @@ class Listed:
             x[: len(some)] = run.codes[some]
             before = (programs.params, put(self._given(put(x))), *fixed)
             here = slice(first, first + step)
-            self._some(program, before, C, out[here], bad[here])
+            self._some(program, before, C, G, T, out[here], bad[here])
         run.count.padded += self._rows(n, C) - n * C * len(donors)
         out *= scale
         return out, bad
@@ -167,6 +189,18 @@ class Listed:
     @property
     def _players(self) -> jax.Array | None:
         return None if self.shape.by_player else self._programs.players
+
+    def _sizes(self, n: int, C: int) -> tuple[int, int]:
+        """(G, T) for n instances and C coalitions: fewer for a small question if all turns are
+        made.
+        """
+        G, T, mesh = self.shape.instances, self._tiles, self._programs.mesh
+        if not counted_on(mesh):
+            return G, T
+        n, each = min(n, self._instances), max(1, self.shape.beside)
+        calls = max(LEAST_CALLS, 1 << (-(-n // each) - 1).bit_length())
+        G = min(G, each * calls)
+        return G, turns_of(self._tiles_of(n, C, G), T, mesh.size)
 
     def _rows_of(self, n: int) -> int:
         """Rows that are held of n instances; of parts by players few, since these are large."""
@@ -186,10 +220,18 @@ class Listed:
         key, what = ("player parts", p.structure, self.shape.P), "what players add"
         return ProgramRecipe(key, function, arguments, what=what)
 
-    def _some(self, program: Any, before: Any, C: int, out: np.ndarray, bad: np.ndarray) -> None:
+    def _some(
+        self,
+        program: Any,
+        before: Any,
+        C: int,
+        G: int,
+        T: int,
+        out: np.ndarray,
+        bad: np.ndarray,
+    ) -> None:
         """Puts the sums of some instances into out [n, C, K], in the donors' order."""
-        programs, T = self._programs, self._tiles
-        work = self._work(len(out), C)
+        programs, work = self._programs, self._work(len(out), C, G)
         parts = ((some, some) for some in (work[t : t + T] for t in range(0, len(work), T)))
         dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
         for dispatch in dispatches.run(program, before, parts):
@@ -200,9 +242,8 @@ class Listed:
                 out[i : i + count, c : c + self.shape.coalitions] += sums[t, :count, : C - c]
                 bad[i : i + count] |= lost[t, :count] > 0
 
-    def _work(self, n: int, C: int) -> np.ndarray:
+    def _work(self, n: int, C: int, G: int) -> np.ndarray:
         """int32 [tiles, 4], see `listed_means`."""
-        G = self.shape.instances
         tiles = [
             (c, segment, i, min(G, n - i))
             for c in range(0, C, self.shape.coalitions)
@@ -213,28 +254,33 @@ class Listed:
 
     def _rows(self, n: int, C: int) -> int:
         """Hybrids that go through the head, the padding included."""
-        shape = self.shape
-        return n * -(-C // shape.coalitions) * shape.blocks * shape.rows * self.segments
+        shape, each = self.shape, max(1, self.shape.beside)
+        full = [self._instances] * (n // self._instances), n % self._instances
+        calls = sum(-(-size // each) for size in (*full[0], full[1]))
+        return calls * -(-C // shape.coalitions) * shape.blocks * shape.rows * self.segments
 
     def calls(self, n: int, C: int) -> int:
         """Dispatches of n instances and C coalitions."""
-        step = self._instances
+        step, (G, T) = self._instances, self._sizes(n, C)
         sizes = [step] * (n // step) + [n % step] * (n % step > 0)
-        return sum(-(-len(self._work(size, C)) // self._tiles) for size in sizes)
+        return sum(-(-self._tiles_of(size, C, G) // T) for size in sizes)
 
-    def recipes(self, held: int, n: int) -> list[ProgramRecipe]:
-        """Recipes of all programs that lists of n instances run; held: as for `recipe`."""
+    def _tiles_of(self, n: int, C: int, G: int) -> int:
+        return -(-C // self.shape.coalitions) * -(-n // G) * self.segments
+
+    def recipes(self, held: int, n: int, C: int) -> list[ProgramRecipe]:
+        """Recipes of all programs that C coalitions of n instances run; held: as for `recipe`."""
         p, donors = self._programs, self.segments * self.shape.donors
         rows = (self._rows_of(n), donors) if self.shape.by_player else ()
         row = partial(shape_of, p.same, dtype=p.donors.dtype)
         return [
-            self.recipe(held, self._rows_of(n)),
+            self.recipe(held, self._rows_of(n), *self._sizes(n, C)),
             *(self._parts(row(R, p.sizes.columns)) for R in rows),
         ]
 
-    def recipe(self, held: int, rows: int) -> ProgramRecipe:
+    def recipe(self, held: int, rows: int, G: int, T: int) -> ProgramRecipe:
         """What the program of a dispatch is compiled of; held: coalitions of its list."""
-        p, shape = self._programs, self.shape
+        p, shape = self._programs, replace(self.shape, instances=G)
         dims, dtype = (self.segments, shape.donors), p.donors.dtype
         row = (shape.P, self._width) if shape.by_player else (p.sizes.columns,)
         arguments = (
@@ -245,6 +291,6 @@ class Listed:
             self._players,
             shape_of(p.same, held, -(-shape.P // 32), dtype=np.uint32),
             shape_of(p.split, p.mesh.size),
-            shape_of(p.split, self._tiles, 4),
+            shape_of(p.split, T, 4),
         )
         return p.means(listed_means, "listed coalitions", shape, shape.rows, arguments)

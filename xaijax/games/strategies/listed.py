@@ -81,6 +81,7 @@ class BySubsets:
     """A pair's sub-coalitions, where they are fewer than the coalitions."""
 
     structure: str | None = None
+    holds_answers = True  # of each donor, until a chunk is done
 
     def __init__(self, run: GameRun) -> None:
         self._run = run
@@ -129,6 +130,7 @@ class ByRows:
     """One model row for each coalition and donor."""
 
     structure: str | None = None
+    holds_answers = True
 
     def __init__(self, run: GameRun) -> None:
         self._run = run
@@ -233,10 +235,11 @@ class ByList:
         for c in range(0, C, step):
             padded = -(-min(step, C - c) // slot) * slot
             donors = max(1, min(B, self._most // padded))
-            together = max(1, self._most // (padded * donors))
             for b in range(0, B, donors):
                 own = np.arange(b, min(b + donors, B))
                 for strategy, chosen in taken:
+                    held = donors if strategy.holds_answers else 1
+                    together = max(1, self._most // (padded * held))
                     for i in range(0, len(chosen), together):
                         some = chosen[i : i + together]
                         yield strategy, ListedChunk(some, slice(c, c + step), own, differs)

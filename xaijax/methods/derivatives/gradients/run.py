@@ -17,6 +17,7 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
 from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.plan import rows_of_call, turns_of
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels.engine import tiles as tiling
@@ -25,7 +26,7 @@ from xaijax_kernels.games.sampling import LINES, PLACES, Wheel, fractions
 from xaijax_kernels.gradients.lines import LineShape, line_values
 
 WHAT = "a dispatch of gradients"
-FEW = 8  # rows worth a call of the tile: at least 1/8 of its rows
+FEW = 8  # rows worth a call of the tile: at least 1/8 of its rows, or 8 of the probe's calls
 LESS = "Raise max_memory=, or lower tile= or batch_size=."
 
 
@@ -80,7 +81,11 @@ class GradientPrograms:
         return np.concatenate(answers)[: len(codes)]
 
     def in_tiles(self, M: int) -> bool:
-        """Whether this number of rows is answered by a tile."""
+        """Whether this number of rows is answered by a tile. An accelerator takes as long for a
+        tile as for a few calls of the probe's program.
+        """
+        if tiling.platform_of(self.placement.mesh) != "cpu":
+            return M > FEW * self.engine.findings.rows
         return M * FEW > self.sizes.rows
 
     def answer_calls(self, M: int) -> int:
@@ -106,7 +111,7 @@ class GradientPrograms:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(values [N, P, K], variances of drawn ones), float64; done(model rows) as they come."""
         program = self.engine.compiled.program(self.recipe(work))
-        queue = Dispatches(self.placement.mesh, self.engine.clock, self.sizes.groups)
+        queue = Dispatches(self.placement.mesh, self.engine.clock, self._groups_of(len(work)))
         values = np.zeros((len(work), self.players, self._shape(work).found))
         spread = np.zeros_like(values) if self.lines.drawn else None
         for one in queue.run(program, (self.params,), self._work(work)):
@@ -121,14 +126,22 @@ class GradientPrograms:
     def dispatches(self, N: int) -> int:
         """Number of calls of the program for N instances, without those for answers."""
         s, lines = self.sizes, len(self.lines.donor)
-        return -(-N // (s.groups * s.instances)) * -(-lines // (s.turns * s.lines))
+        together = self._groups_of(N) * s.instances
+        return -(-N // together) * -(-lines // (s.turns * s.lines))
+
+    def _groups_of(self, N: int) -> int:
+        """The number U for N instances: fewer for a small question if all turns are made."""
+        s, mesh = self.sizes, self.placement.mesh
+        if not tiling.counted_on(mesh):
+            return s.groups
+        return turns_of(-(-N // s.instances), s.groups, mesh.size)
 
     def recipe(self, work: Work) -> ProgramRecipe:
         """The recipe that the program is compiled from."""
         s, place, lines = self.sizes, self.placement, self._shape(work)
         donors = self.engine.replacement
         dtype, codes, C = self._dtype, donors.dtype, donors.columns
-        U, n, V, D, S = s.groups, s.instances, s.turns, s.lines, s.steps
+        U, n, V, D, S = self._groups_of(len(work)), s.instances, s.turns, s.lines, s.steps
         x = shape(place.split, U, n, C, dtype=codes)
         starts = None if lines.own else shape(place.same, V, D, C, dtype=codes)
         places = shape(place.same, V, D, S, dtype=dtype)
@@ -169,7 +182,7 @@ class GradientPrograms:
     def _work(self, work: Work) -> Iterator[tuple[Any, ...]]:
         """Yields each dispatch: its instances and their model rows, its groups, and its lines."""
         s, N, E = self.sizes, len(work), len(self.lines.donor)
-        together, at_once = s.groups * s.instances, s.turns * s.lines
+        together, at_once = self._groups_of(N) * s.instances, s.turns * s.lines
         each = work.owner is not None and work.owner.ndim == 2
         of_rows = work.codes, work.own, work.owner if each else None, work.column
         for first in range(0, N, together):
@@ -326,6 +339,8 @@ def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> in
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
     rows = tiling.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
+    if platform != "cpu":  # each line has its points in a row: no power of two is needed
+        return rows_of_call(rows, platform)
     return tiling.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 
