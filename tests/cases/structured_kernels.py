@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
 from xaijax_kernels.neighbours import nearest
+from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import whole_vectors
 from xaijax_kernels.structures.chances import chances_of
@@ -34,7 +35,7 @@ from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.summed import Summed
-from xaijax_kernels.structures.sums import WHOLE_ROWS, Dense, subsets_of_sums, sums_of_choices
+from xaijax_kernels.structures.sums import Dense, subsets_of_sums, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -132,7 +133,8 @@ def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         work = (split(i32(mesh.size)), split(i32(T, 2)))
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
         if head is after_sums:
-            held = jax.eval_shape(partial(prepared_rows, of, P), params, f32(48, P), i32(P))
+            ready_of = partial(prepared_rows, of, P, False, "gpu")
+            held = jax.eval_shape(ready_of, params, f32(48, P), i32(P))
             ready = jax.ShapeDtypeStruct((3, 2, shape.donors, *held.shape[1:]), held.dtype)
             of_ready = replace(shape, prepared=True)
             run = partial(mean_tables, of, head, None, jnp.isfinite, of_ready, mesh)

@@ -1,4 +1,4 @@
-"""Tiles: the size of one model call on the device, and the loop that feeds them to the model.
+"""Tiles: what one model call on the device takes, and the loop that feeds them to the model.
 
 Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, F columns, P
 players, H units.
@@ -31,21 +31,8 @@ from xaijax_kernels.engine.steps import (
     opened,
     operations_of,
 )
+from xaijax_kernels.sizes import counted
 
-TILES_PER_DISPATCH = 32
-SMALLEST_TILE = 256
-# Numbers in the widest layer of a tile. CPU: 4 MB of float32 stays in the cache, and 16,384 rows of
-# a 64-wide layer ran fastest. GPU: L2-sized, and enough work to hide a launch.
-_ELEMENTS = {"cpu": 1 << 20, "gpu": 1 << 23, "tpu": 1 << 22}
-# Attention over 64 words makes 8,192 numbers a row, several times: a row took 32 us in tiles of 32
-# and 64, 41 in 128, 55 in 256.
-_ELEMENTS_OF_WIDE = {"cpu": 1 << 19}
-SMALLEST_OF_WIDE = 32
-# Operations of a turn that take a GPU 100 microseconds at 20 TFLOP/s, some ten times what starting
-# the kernels of a turn takes. Almost free models would have tiles of any size.
-TURN_OPERATIONS = 2e9
-_LARGEST_OF_CHEAP = 1 << 19
-_LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
 _NOWHERE = AbstractMesh((), ())
 
 
@@ -85,49 +72,10 @@ def multiplications(jaxpr: Any, rows: int) -> float:
     return total
 
 
-def tile_rows(width: int, itemsize: int, platform: str, operations: float = 0.0) -> int:
-    """Rows of one tile: a power of two from 256, a pure function of its arguments.
-
-    operations: those of the model for a row, where they are known (`operations.py`). A tile is not
-    less than a turn's worth of them on a GPU.
-    """
-    kind = platform if platform in _ELEMENTS else "gpu"
-    rows = _ELEMENTS[kind] * 4 // (itemsize * max(1, width))
-    rows = max(SMALLEST_TILE, min(_LARGEST[kind], rows))
-    rows = 1 << (rows.bit_length() - 1)
-    if counted(platform) and operations > 0:
-        while rows < _LARGEST_OF_CHEAP and rows * operations < TURN_OPERATIONS:
-            rows *= 2
-    return rows
-
-
-def tiles_of_dispatch(rows: int, operations: float, platform: str) -> int:
-    """Number T of tiles of `rows` rows in a dispatch; operations: those of the model for a row, 0
-    if unknown.
-
-    If all T turns are always made, T is no larger than hides what a dispatch costs, because a small
-    question waits for all of them.
-    """
-    most = TILES_PER_DISPATCH * max(1, SMALLEST_TILE // rows)
-    if not counted(platform) or operations <= 0:
-        return most
-    return max(1, min(most, math.ceil(TILES_PER_DISPATCH * TURN_OPERATIONS / (rows * operations))))
-
-
 def weights_of(jaxpr: Any) -> int:
     """Numbers of a model's parameters and constants, by its trace (params, rows) -> answers."""
     own = (*jaxpr.invars[:-1], *jaxpr.constvars)
     return sum(math.prod(getattr(one.aval, "shape", ())) for one in own)
-
-
-def rows_of_wide(rows: int, width: int, weights: int, itemsize: int, platform: str) -> int:
-    """`rows`, halved from SMALLEST_TILE on where a tile makes more numbers than stay in the cache,
-    as long as they outnumber the weights, which each tile reads.
-    """
-    elements = _ELEMENTS_OF_WIDE.get(platform, math.inf) * 4 / itemsize
-    while SMALLEST_OF_WIDE < rows <= SMALLEST_TILE and rows * width > max(elements, 2 * weights):
-        rows //= 2
-    return rows
 
 
 @dataclass(frozen=True)
@@ -434,15 +382,6 @@ def _column(number: Number, axis: int, column: jax.Array) -> Any:
 # T turns, and what a turn beyond the last finds is left out.
 #
 # The numbers are the same in both: a turn sees only its own tile.
-
-# Platforms that test the condition of a loop where the numbers are; on TPU the device does it
-# itself.
-_STOPS_FOR_FREE = ("cpu", "tpu")
-
-
-def counted(platform: str) -> bool:
-    """Whether a loop's turns must be known when it is compiled for `platform`."""
-    return platform not in _STOPS_FOR_FREE
 
 
 def counted_on(mesh: Mesh | AbstractMesh) -> bool:

@@ -15,13 +15,8 @@ import numpy as np
 from xaijax.games.engine.compiled import RAISE, ProgramRecipe, columns, shape
 from xaijax.games.engine.dispatch import Dispatches, placed, put
 from xaijax.games.engine.plan import bucket
-from xaijax_kernels.engine.tiles import (
-    SMALLEST_TILE,
-    TILES_PER_DISPATCH,
-    tile_rows,
-    traced,
-    widest_layer,
-)
+from xaijax_kernels.engine.tiles import traced, widest_layer
+from xaijax_kernels.sizes import SMALLEST_TILE, TILES_PER_DISPATCH, tile_rows
 from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, scan_tiles
 from xaijax_kernels.structures.named import NAMED
 
