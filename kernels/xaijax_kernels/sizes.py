@@ -109,6 +109,8 @@ def group_tiles(rows: int, outputs: int, platform: str, most: int) -> int:
     return max(1, values // (rows * outputs))
 
 
+LANES = 128  # numbers of a TPU's vector along its last axis
+
 # Structures: sub-coalitions without their rows.
 
 # A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
@@ -149,13 +151,12 @@ def blocks_of(rows: int, most: int, bits: int) -> int:
     return slots // blocks << bits
 
 
-# A row of a table of terms is one row of a product of a few columns: CPU: 256 rows of as many
-# numbers as there are terms stay in the cache. GPU and TPU: as for a layer.
+# Rows whose terms are made together on a CPU: as many numbers as there are terms stay in the cache.
 _OF_TERMS = 256
 
 
 def rows_of_terms(terms: int, platform: str) -> int:
-    """Rows whose terms (support vectors, leaves) are made together."""
+    """Rows whose terms (support vectors) are made together; on a GPU and a TPU as for a layer."""
     if on_cpu(platform):
         return _OF_TERMS
     return max(_OF_TERMS, 1 << head_rows(max(1, terms), platform).bit_length() - 1)
@@ -194,13 +195,7 @@ def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
     return -(-each // blocks) * blocks if block >> players else each
 
 
-# Nearest neighbours.
-
-# Training rows of one product. CPU: what a tile makes of them stays in the cache. GPU and TPU: a
-# multiple of every block's members; the product of 65,536 rows is then a layer of 128 numbers.
-_TRAINING_ROWS = {"cpu": 2048, "gpu": 128, "tpu": 128}
-
-
-def training_rows(platform: str) -> int:
-    """Training rows whose distances from the rows of a tile are one product."""
-    return _TRAINING_ROWS[kind_of(platform)]
+# Training rows of one product of nearest neighbours. CPU: what a tile makes of them stays in the
+# cache. GPU and TPU: a tile has as many rows as what is made of each allows (`tile_rows`), and
+# more training rows would only take memory.
+TRAINING = 2048

@@ -20,7 +20,14 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, neumaier, over_rows
-from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, platform_of, tile_by_tile
+from xaijax_kernels.engine.tiles import (
+    counted_on,
+    folded,
+    over_tiles,
+    platform_of,
+    room_of,
+    tile_by_tile,
+)
 from xaijax_kernels.sizes import on_cpu
 from xaijax_kernels.structures.base import Layer
 from xaijax_kernels.structures.chances import chances_of
@@ -133,7 +140,8 @@ def mean_tables(
         def at_once(one, row):
             """All donors of the segment, as many as a few large operations take."""
             b = donors[one[1]].reshape(S, *donors.shape[3:])
-            w = jnp.where(jnp.arange(shape.blocks)[:, None] < one[2], weights[one[1]], 0)
+            asked = jnp.arange(shape.blocks, dtype=jnp.int32)
+            w = jnp.where(asked[:, None] < one[2], weights[one[1]], 0)
             out = scores_of(subsets_of(row, S)(b)).astype(shape.dtype).reshape(S, C, K)
             c = out[0, 0]
             terms = w.reshape(S, 1, 1) * (out - c)
@@ -171,7 +179,7 @@ def mean_tables(
             return high, low, ends, any_bad(good)
 
         T = work.shape[0]
-        sums = jnp.zeros((T, C, K), shape.dtype)
+        sums = room_of((T, C, K), shape.dtype, platform)
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
         # Small products are made of all tiles together, before the loop.

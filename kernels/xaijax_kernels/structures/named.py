@@ -19,23 +19,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import pairs_together
+from xaijax_kernels.sizes import pairs_together, rows_of_terms
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.leaves import leaves_by_players
 
-BLOCK = 256  # rows: what is as wide as there are terms stays in the cache
 
-
-def in_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Array:
-    """function of blocks of rows, one after another, the last one filled up."""
+def in_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array, terms: int) -> jax.Array:
+    """function of blocks of rows, one after another, the last one filled up; terms: numbers that it
+    makes of a row.
+    """
     R, C = rows.shape
-    if R <= BLOCK:
+
+    def blocks(size: int, rows: jax.Array) -> jax.Array:
+        if R <= size:
+            return function(rows)
+        whole = jnp.pad(rows, ((0, -R % size), (0, 0))).reshape(-1, size, C)
+        out = jax.lax.map(function, whole)
+        return out.reshape(-1, *out.shape[2:])[:R]
+
+    here, elsewhere = (rows_of_terms(terms, platform) for platform in ("cpu", "gpu"))
+    if R <= here:
         return function(rows)
-    whole = jnp.pad(rows, ((0, -R % BLOCK), (0, 0))).reshape(-1, BLOCK, C)
-    out = jax.lax.map(function, whole)
-    return out.reshape(-1, *out.shape[2:])[:R]
+    return jax.lax.platform_dependent(
+        rows, cpu=partial(blocks, here), default=partial(blocks, elsewhere)
+    )
 
 
 @jax.jit
@@ -58,7 +67,7 @@ def xaijax_gaussian_sums(
         distances = jnp.maximum(squares - 2 * (rows @ centres.T), 0)
         return _sums(jnp.exp(-gamma * distances), coefficients) + intercept
 
-    return in_blocks(few, rows)
+    return in_blocks(few, rows, len(centres))
 
 
 def _sums(factors: jax.Array, coefficients: jax.Array) -> jax.Array:

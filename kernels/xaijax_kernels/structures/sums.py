@@ -20,11 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import WHOLE_ROWS, blocks_of, head_rows, on_cpu
+from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows, on_cpu
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 
-LANES = 7  # log2 of the numbers that a TPU's vector has along its last axis
 ALWAYS = 30  # a bit that is set in all sub-coalitions of a table
 TOGETHER = 3  # choices that one step of a compiled program adds up, or one more if that is all
 
@@ -102,7 +101,8 @@ def subsets_of_sums(
 
 def low_bits(bits: int, platform: str) -> int:
     """How many of the bits of sub-coalitions make the first of two tables on a GPU or a TPU."""
-    return LANES if platform == "tpu" and bits >= LANES else bits // 2
+    many = platform == "tpu" and 1 << bits >= LANES
+    return LANES.bit_length() - 1 if many else bits // 2
 
 
 def subsets_at_once(
@@ -171,7 +171,7 @@ def _table_of_units(times: Any, subset: jax.Array, given: list[jax.Array], s: in
     """
     # Written out, here and below: otherwise each is made again for each row.
     given = jax.lax.optimization_barrier([a.T for a in given])
-    few = s < LANES
+    few = 1 << s < LANES
     shift, x, donors = (jnp.expand_dims(a, 1 if few else 2) for a in given)
     chosen = ((subset[:, None] if few else subset) >> shift) & 1 == 1
     rows = jax.lax.optimization_barrier(jnp.where(chosen, x, donors))
@@ -184,7 +184,7 @@ def _of_units(head: Head, first: jax.Array, second: jax.Array, s: int, block: in
     they are.
     """
     first, second = jax.lax.optimization_barrier((first, second))
-    few = s < LANES
+    few = 1 << s < LANES
     H, axis = len(first), 2 if few else 1  # of slots
     slots, size = max(1, block >> s), max(1, block >> low_bits(s, "tpu"))  # of second tables
 
@@ -270,7 +270,7 @@ class SumOfTerms(Layer):
         block = self.block(len(donors) << players, platform, players)
         if platform != "tpu":
             return _of_rows(head, tables, players, block)
-        order = (2, 1, 0) if players < LANES else (2, 0, 1)
+        order = (2, 1, 0) if 1 << players < LANES else (2, 0, 1)
         first = 1 << low_bits(players, platform)
         parts = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
         return _of_units(head, *parts, players, block)
