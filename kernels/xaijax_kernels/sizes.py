@@ -195,6 +195,13 @@ def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
     return -(-each // blocks) * blocks if block >> players else each
 
 
+def trees_together(rows: int, trees: int) -> int:
+    """Trees whose leaves rows look for together on a GPU and a TPU; a divisor of `trees`. Places
+    of 16 Mi rows and trees are 64 MB, and a level of all of them is two kernels.
+    """
+    return blocks_of(trees, max(1, (1 << 24) // rows), 0)
+
+
 # Training rows of one product of nearest neighbours. CPU: what a tile makes of them stays in the
 # cache. GPU and TPU: a tile has as many rows as what is made of each allows (`tile_rows`), and
 # more training rows would only take memory.
