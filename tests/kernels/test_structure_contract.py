@@ -285,8 +285,8 @@ def test_tables_of_a_gpu_and_a_tpu(bits: int, slots: int, block: int, platform: 
     def times(rows: jax.Array) -> jax.Array:
         return jnp.dot(rows, W, precision="highest")
 
-    given = times, b, block, head, x, donors, jnp.asarray(kept), platform
-    found = sums.subsets_at_once(*given)
+    rows_of = jnp.asarray(x), jnp.asarray(donors), jnp.asarray(kept)
+    found = sums.subsets_at_once(times, jnp.asarray(b), block, head, *rows_of, platform)
     subset = (np.arange(1 << bits)[:, None] >> np.arange(bits)) & 1
     masks = np.einsum("ct,stf->scf", subset, kept[:, :bits]) + kept[:, bits:] > 0
     hybrids = np.where(masks, x[:, None], donors[:, None]).reshape(-1, F).astype(float)

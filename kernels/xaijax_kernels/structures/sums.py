@@ -270,10 +270,10 @@ class SumOfTerms(Layer):
         block = self.block(len(donors) << players, platform, players)
         if platform != "tpu":
             return _of_rows(head, tables, players, block)
-        order = (2, 1, 0) if 1 << players < LANES else (2, 0, 1)
         first = 1 << low_bits(players, platform)
-        parts = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
-        return _of_units(head, *parts, players, block)
+        order = (2, 1, 0) if 1 << players < LANES else (2, 0, 1)
+        one, other = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
+        return _of_units(head, one, other, players, block)
 
     def block(self, rows: int, platform: str, bits: int = 0) -> int:
         """See `Layer.block`."""
