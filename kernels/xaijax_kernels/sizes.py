@@ -24,7 +24,7 @@ def kind_of(platform: str) -> str:
 
 def on_cpu(platform: str) -> bool:
     """Whether programs are laid out for a core's cache; otherwise for few, large operations."""
-    return kind_of(platform) == "cpu"
+    return platform == "cpu"
 
 
 # Tiles: the rows of one call of a model.
@@ -124,8 +124,8 @@ _WIDE_LAYER = 1 << 18  # CPU: of a layer whose head's weights would be read for 
 
 def head_rows(width: int, platform: str, itemsize: int = 4) -> int:
     """Rows of a layer of `width` numbers that go through the head together, at most."""
-    numbers = _LAYER[kind_of(platform)]
-    if on_cpu(platform):
+    numbers = _LAYER.get(platform, _LAYER["gpu"])
+    if platform == "cpu":
         return 1 << max(0, (numbers // width).bit_length() - 1)
     return max(1, numbers * 4 // (itemsize * width))
 
@@ -179,7 +179,7 @@ def pairs_together(terms: int, players: int, platform: str, pairs: int) -> int:
 
 
 # Averaged tables. CPU: donors of a block, whose sum is not compensated. Elsewhere all donors of a
-# tile are one sum, each addition of which keeps what it loses.
+# tile are one sum, whose additions keep what they lose.
 MOST_DONORS = 16
 ROWS_OF_MEANS = 1 << 19  # of an instance and a segment of donors
 TILES_OF_MEANS = 16  # in a dispatch
