@@ -23,7 +23,7 @@ from bench.models import continuous
 from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 from xaijax_kernels.engine import tiles as turns
 from xaijax_kernels.engine.steps import operations
-from xaijax_kernels.engine.tiles import tile_rows
+from xaijax_kernels.sizes import tile_rows
 
 First = dict[int, tuple[Any, Any]]  # id of a program: (it, its results)
 

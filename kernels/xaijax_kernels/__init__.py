@@ -9,4 +9,5 @@ Reading order:
     games/          the mathematics of coalitions: semivalues, simple games, seeded orders and sets
     neighbours      the nearest training rows, found by blocks, for translated estimators
     collinearity/   the arithmetic of AEC: moments, slopes, effects, logistic fits
+    sizes           what programs take at a time, by platform, widths and dtype, with the reasons
 """

@@ -14,10 +14,11 @@ import math
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.sizes import TRAINING
+
 NUMBERS = 1024  # of a block, F m; measured again for k blocks, so more would outweigh the product
 MEMBERS = 8, 64
 SPARE = 8  # blocks beyond k, whose order the product may have turned
-AT_ONCE = 2048  # training rows of one product: what a tile makes of them stays in the cache
 FAR = 1e30  # stands in for padding
 
 
@@ -61,10 +62,10 @@ def _minima(train: jax.Array, rows: jax.Array, m: int, power: float) -> jax.Arra
     In an order of their own: the squares of the rows themselves, or the root, are left out.
     """
     V, F = train.shape
-    filled = jnp.pad(train, ((0, -V % AT_ONCE), (0, 0)))
+    filled = jnp.pad(train, ((0, -V % TRAINING), (0, 0)))
     # Members apart, blocks together: the minimum then runs over whole lines of memory.
-    parts = filled.reshape(-1, AT_ONCE // m, m, F).swapaxes(1, 2).reshape(-1, AT_ONCE, F)
-    void = (jnp.arange(len(filled)) >= V).reshape(-1, AT_ONCE // m, m).swapaxes(1, 2)
+    parts = filled.reshape(-1, TRAINING // m, m, F).swapaxes(1, 2).reshape(-1, TRAINING, F)
+    void = (jnp.arange(len(filled)) >= V).reshape(-1, TRAINING // m, m).swapaxes(1, 2)
 
     def of_part(part: tuple[jax.Array, jax.Array]) -> jax.Array:
         some, void = part
@@ -77,7 +78,7 @@ def _minima(train: jax.Array, rows: jax.Array, m: int, power: float) -> jax.Arra
             found = _filled(_accumulated(some, rows, power), void.reshape(-1))
         return found.reshape(len(rows), m, -1).min(axis=1)
 
-    minima = jax.lax.map(of_part, (parts, void))  # [parts, R, AT_ONCE / m]
+    minima = jax.lax.map(of_part, (parts, void))  # [parts, R, TRAINING / m]
     return minima.swapaxes(0, 1).reshape(len(rows), -1)
 
 

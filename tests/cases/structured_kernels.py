@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
+from xaijax_kernels.engine.reduce import over_rows
 from xaijax_kernels.neighbours import nearest
+from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.averaged import MeansShape, chances_of, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import Columnwise, largest, whole_vectors
 from xaijax_kernels.structures.crossed import (
@@ -32,7 +34,7 @@ from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.summed import Summed
-from xaijax_kernels.structures.sums import WHOLE_ROWS, Dense, subsets_of_sums, sums_of_choices
+from xaijax_kernels.structures.sums import Dense, subsets_at_once, subsets_of_sums, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -130,7 +132,8 @@ def averaging(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         work = (split(i32(mesh.size)), split(i32(T, 2)))
         yield "mean_tables", run, (params, f32(N, P), *donors, *work)
         if head is after_sums:
-            held = jax.eval_shape(partial(prepared_rows, of, P), params, f32(48, P), i32(P))
+            ready_of = partial(prepared_rows, of, P, False, "gpu")
+            held = jax.eval_shape(ready_of, params, f32(48, P), i32(P))
             ready = jax.ShapeDtypeStruct((3, 2, shape.donors, *held.shape[1:]), held.dtype)
             of_ready = replace(shape, prepared=True)
             run = partial(mean_tables, of, head, None, jnp.isfinite, of_ready, mesh)
@@ -166,7 +169,12 @@ def structured_kernels() -> Iterator[Case]:
     )
     sums = partial(times, jnp.sin)
     yield "subsets_of_sums", sums, (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
-    yield "in_blocks", partial(in_blocks, jnp.sin), (f32(3 * R, P),)
+    given = f32(S, P), f32(S, P), bools(S, BITS + 1, P)
+    for platform in ("gpu", "tpu"):
+        at_once = partial(subsets_at_once, *times.args[:2], 8 << BITS, jnp.sin, platform=platform)
+        yield "subsets_at_once", at_once, given
+    yield "over_rows", over_rows, (f32(R, L, K), f32(R, L, K))
+    yield "in_blocks", partial(in_blocks, jnp.sin, terms=P), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))
     yield "broken", broken, (f32(R, P), *leaf)

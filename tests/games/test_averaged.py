@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 
 import xaijax as xj
 from xaijax.games.strategies import averaged
-from xaijax_kernels.structures import factors
+from xaijax_kernels import sizes
 
 EPS = 2.0**-24
 
@@ -98,7 +98,7 @@ def test_values_are_those_of_the_definition(P, B, K, index, weighted, level):
 
 
 def test_segments_of_donors_are_summed(tables, monkeypatch):
-    monkeypatch.setattr(averaged, "ROWS_OF_TILE", 1 << 10)
+    monkeypatch.setattr(averaged, "ROWS_OF_MEANS", 1 << 10)
     X, donors = drawn(20, 301, 4)
     f, host = layer(4, 2)
     got = xj.Explainer(xj.as_model(f), donors)(X, progress=False)
@@ -124,7 +124,7 @@ def test_players_of_several_columns(tables):
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("kind", ["machine", "forest"])
 def test_estimators_go_by_tables(kind, prepared, tables, monkeypatch):
-    monkeypatch.setattr(factors, "LEAVES", 16)  # of a hundred: some turns of the loop
+    monkeypatch.setattr(sizes, "LEAVES", 16)  # of a hundred: some turns of the loop
     if not prepared:  # as where the memory does not hold what donors contribute
         monkeypatch.setattr(averaged.Averaged, "_prepares", lambda self, setting: False)
     rng = np.random.default_rng(1)

@@ -11,7 +11,7 @@ import pytest
 
 import xaijax as xj
 from xaijax.games.engine import evaluator as setting
-from xaijax_kernels.engine.tiles import TILES_PER_DISPATCH
+from xaijax_kernels.sizes import TILES_PER_DISPATCH
 
 P, N, B = 6, 1000, 10
 A = games.weights(P)

@@ -9,7 +9,7 @@ import oracles
 import pytest
 
 import xaijax as xj
-from xaijax_kernels.engine.tiles import SMALLEST_OF_WIDE, SMALLEST_TILE
+from xaijax_kernels.sizes import SMALLEST_OF_WIDE, SMALLEST_TILE
 
 N, P, B, WIDTH = 2, 6, 2, 1 << 14
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ import pytest
 from often import some_slow
 from structured_kernels import boxes, dense_layer, gaussians
 
+from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.crossed import DONORS as BLOCK
 from xaijax_kernels.structures.crossed import INSTANCES, crossed_means, value_table
-from xaijax_kernels.structures.sums import WHOLE_ROWS
 
 P, VALUES_OF_A_PLAYER = 3, 20
 L, H = 11, 2

@@ -39,6 +39,7 @@ from xaijax.players.index import shapley_weights
 from xaijax_kernels.collinearity.newton import fit_sums, logistic_sums, replicate_sums
 from xaijax_kernels.engine.hybrids import (
     hybrid_rows,
+    hybrids_by_subset,
     kept_players,
     listed_masks,
     of_columns,
@@ -102,6 +103,13 @@ def whole() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "list_means", list_means, (f32(8 * R, K), *places)
     yield "hybrid_rows", rows, (f32(N, P), f32(B, P), i32(P), i32(S, SLOT_COLUMNS))
     yield "hybrid_rows", one_each, (u32(N, P), u32(B, P), i32(S, SLOT_COLUMNS))
+    by_subset = partial(hybrids_by_subset, P=P, slot_bits=BITS)
+    of_players = (f32(N, P), f32(B, P), i32(P))
+
+    def subsets(x: Any, donors: Any, players: Any, slots: Any) -> Any:
+        return by_subset(x, donors, players, slots=slots)
+
+    yield "hybrids_by_subset", subsets, (*of_players, i32(S, SLOT_COLUMNS))
     yield "ranks", partial(ranks, P=P), (u32(S, 1),)
     wide = (f32(P, 8), f32(8), f32(8, LEAST_COLUMNS))
     trace = jax.make_jaxpr(network)(wide, f32(R, P))
@@ -153,7 +161,8 @@ CASES = [
 # These take arrays of JAX, but only hand them over: nothing of theirs is compiled.
 HOST_SIDE = {"run_on_host"}
 # These are parts of kernels that are listed.
-INSIDE = {"any_bad", "chances_of", "compensated", "folded", "neumaier", "placed", "tile_by_tile"}
+INSIDE = {"any_bad", "chances_of", "compensated", "folded", "neumaier", "placed", "room_of"}
+INSIDE |= {"tile_by_tile"}
 
 
 def lowered(function: Callable[..., Any], *arguments: Any) -> str:

@@ -20,7 +20,7 @@ from often import some_slow
 from structured_kernels import STRUCTURES, H, K, L, P, boxes, dense_layer, f32, i32
 
 from xaijax.players.index import shapley_weights
-from xaijax_kernels import structures
+from xaijax_kernels import sizes, structures
 from xaijax_kernels.engine.tiles import TileShape, run_tiles
 from xaijax_kernels.structures import factors, sums
 from xaijax_kernels.structures import named as product
@@ -220,8 +220,9 @@ def test_few_choices_are_added_one_after_another(count: int) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 @pytest.mark.parametrize("name", some_slow(CASES, 3))
-def test_subsets(name: str) -> None:
+def test_subsets(name: str, platform: str) -> None:
     known, x, donors = layer(name), rows(1, S), rows(2, S)
     order = np.stack([np.random.default_rng(n).permutation(P) for n in range(S)])
     kept = np.zeros((S, BITS + 1, P), bool)
@@ -234,19 +235,69 @@ def test_subsets(name: str) -> None:
         asked.append(hidden.shape)
         return jnp.sin(hidden)
 
-    got = known.subsets(head, x, donors, jnp.asarray(kept), "cpu")
+    got = known.subsets(head, x, donors, jnp.asarray(kept), platform)
     bits = (np.arange(1 << BITS)[:, None] >> np.arange(BITS)) & 1
     masks = (np.einsum("ct,stf->scf", bits, kept[:, :BITS]) > 0) | kept[:, BITS:]
     pairs = [jnp.repeat(a, 1 << BITS, axis=0) for a in (x, donors)]
     wanted = np.sin(whole(known, *pairs, jnp.asarray(masks.reshape(-1, P))))
     np.testing.assert_allclose(got, wanted, **CLOSE)
-    assert set(asked) == {(known.block(S << BITS, "cpu"), known.width)}
+    assert set(asked) == {(known.block(S << BITS, platform, BITS), known.width)}
 
 
 def test_the_block_of_the_head_is_that_of_the_platform() -> None:
-    sizes = {width: sums.rows_of_block(width, "cpu") for width in (1, 64, 100, 1 << 15)}
-    assert sizes == {1: 16384, 64: 256, 100: 128, 1 << 15: 1}  # half of a core's fast memory
-    assert [sums.rows_of_block(64, one) for one in ("gpu", "tpu", "rocm")] == [65536] * 3
+    rows = {width: sizes.head_rows(width, "cpu") for width in (1, 64, 100, 1 << 15)}
+    assert rows == {1: 16384, 64: 256, 100: 128, 1 << 15: 1}  # half of a core's fast memory
+    assert [sizes.head_rows(64, one) for one in ("gpu", "tpu", "rocm")] == [98304] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "bits", "expected"),
+    [
+        (1 << 18, 98304, 6, 1 << 16),  # full slots, in blocks of equal size
+        (100 << 12, 98304, 12, 20 << 12),
+        (101 << 12, 98304, 12, 1 << 12),  # a prime number of slots
+        (3 << 18, 98304, 18, 1 << 16),  # parts of a slot
+        (96, 98304, 4, 96),
+    ],
+)
+def test_blocks_are_equal_and_cut_no_slot(rows: int, most: int, bits: int, expected: int) -> None:
+    assert sizes.blocks_of(rows, most, bits) == expected
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize(
+    ("bits", "slots", "block"),
+    [(0, 4, 2), (1, 8, 16), (3, 8, 16), (6, 8, 128), (7, 4, 256), (9, 6, 1536), (9, 6, 128)],
+)
+def test_tables_of_a_gpu_and_a_tpu(bits: int, slots: int, block: int, platform: str) -> None:
+    """Blocks of all slots, of some, and of parts of one; columns of several players, kept by all
+    sub-coalitions of a slot, and by none.
+    """
+    rng, F = np.random.default_rng(bits), 12
+    W, b = rng.normal(size=(F, H)).astype(np.float32), rng.normal(size=H).astype(np.float32)
+    x, donors = (rng.normal(size=(slots, F)).astype(np.float32) for _ in range(2))
+    kept = np.zeros((slots, bits + 1, F), bool)
+    for own in kept:  # the bits' columns, then some of a bit again, always kept, or never
+        column = rng.permutation(F)
+        own[np.arange(bits), column[:bits]] = True
+        bit = rng.integers(-1, bits + 1, F - bits)
+        own[bit[bit >= 0], column[bits:][bit >= 0]] = True
+    asked = set()
+
+    def head(hidden: jax.Array) -> jax.Array:
+        asked.add(hidden.shape)
+        return jnp.sin(hidden)
+
+    def times(rows: jax.Array) -> jax.Array:
+        return jnp.dot(rows, W, precision="highest")
+
+    rows_of = jnp.asarray(x), jnp.asarray(donors), jnp.asarray(kept)
+    found = sums.subsets_at_once(times, jnp.asarray(b), block, head, *rows_of, platform)
+    subset = (np.arange(1 << bits)[:, None] >> np.arange(bits)) & 1
+    masks = np.einsum("ct,stf->scf", subset, kept[:, :bits]) + kept[:, bits:] > 0
+    hybrids = np.where(masks, x[:, None], donors[:, None]).reshape(-1, F).astype(float)
+    np.testing.assert_allclose(found, np.sin(hybrids @ W + b), rtol=0, atol=4e-6)
+    assert asked == {(block, H)}
 
 
 @pytest.mark.parametrize(("platform", "turns"), [("cpu", 16), ("cuda", 1), ("tpu", 1)])
@@ -291,18 +342,23 @@ def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known_trip_counts", "leaves"), [(False, L), (False, 2), (False, 1), (True, L)]
+    ("platform", "leaves"), [("cpu", L), ("cpu", 2), ("cpu", 1), ("gpu", L), ("tpu", L)]
 )
-@pytest.mark.parametrize("name", some_slow([name for name in CASES if layer(name).prepares], 3))
+@pytest.mark.parametrize("name", some_slow(CASES, 3))
 def test_subsets_of_what_is_prepared(
-    name: str, known_trip_counts: bool, leaves: int, monkeypatch: pytest.MonkeyPatch
+    name: str, platform: str, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factors, "LEAVES", leaves)  # taken together: several turns of a loop
+    if not layer(name).prepares(platform):
+        assert platform == "cpu" and layer(name).adds
+        return
+    monkeypatch.setattr(sizes, "LEAVES", leaves)  # taken together: several turns of a loop
     known, x, donors = layer(name), rows(1, 1), rows(2, S)
     player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
     own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))
-    of_x, of_donors = (known.prepared(known.columns(one), own) for one in (x, donors))
-    got = known.prepared_subsets(jnp.sin, 3, of_x[0], of_donors, known_trip_counts)
+    of_x, of_donors = (
+        known.prepared(known.columns(one), own, one is x, platform) for one in (x, donors)
+    )
+    got = known.prepared_subsets(jnp.sin, 3, of_x[0], of_donors, platform)
     masks = ((np.arange(8)[:, None] >> np.arange(3)) & 1)[:, player] > 0
     pairs = jnp.repeat(x, S << 3, axis=0), jnp.repeat(donors, 1 << 3, axis=0)
     wanted = np.sin(whole(known, *pairs, jnp.asarray(np.tile(masks, (S, 1)))))

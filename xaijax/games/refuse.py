@@ -21,7 +21,7 @@ from xaijax.games.engine.loop import Backend, Check, Stream
 from xaijax.games.measure.score import Score
 from xaijax_kernels.engine.lattice import differing
 from xaijax_kernels.engine.steps import operations
-from xaijax_kernels.structures.summed import WHOLE_ROWS
+from xaijax_kernels.sizes import WHOLE_ROWS
 
 if TYPE_CHECKING:
     from xaijax.games.run import GameRun

@@ -2,7 +2,7 @@
 
 Reading order:
 
-    tiles         the loop that feeds a JAX model tile by tile, its turns, and a tile's size
+    tiles         the loop that feeds a JAX model tile by tile, and its turns
     host_loop     the loop for host models: the next rows are drawn while the model answers
     tables        from the values of pairs to v(S) of all coalitions of each instance
     listed        coalitions given as a list: their row stream, and their means over donors

@@ -19,6 +19,7 @@ from xaijax_kernels.engine.lattice import LISTED
 # sub-coalitions is padded to a slot.
 SLOT_BITS = 4
 ABSENT = 31  # a rank that no sub-coalition index reaches: the bit is never set
+ALWAYS = 30  # nor this one, whose bit is set in every index where it is asked
 
 
 def ranks(words: jax.Array, P: int) -> jax.Array:
@@ -106,3 +107,27 @@ def hybrid_rows(
         kept = of_columns(kept, players)
     rows = jnp.where(kept, x[slots[:, 1]][:, None, :], donors[slots[:, 2]][:, None, :])
     return rows.reshape(-1, x.shape[1])
+
+
+def hybrids_by_subset(
+    x: jax.Array,  # [N, F]
+    donors: jax.Array,  # [B, F]
+    players: jax.Array | None,  # int32 [F], as for `hybrid_rows`
+    P: int,
+    slot_bits: int,
+    slots: jax.Array,  # int32 [S, 3 + W], of sub-coalitions
+) -> jax.Array:
+    """The rows of one tile, those of all slots for one sub-coalition after the other; [2^slot_bits
+    S, F]. Slots are a TPU's last axis, whose 128 numbers 16 sub-coalitions or a few columns would
+    not fill.
+    """
+    rank = ranks(slots[:, 3:].astype(jnp.uint32), P).T  # [P, S]
+    if players is not None:
+        others = jnp.array([[ABSENT], [ALWAYS]], rank.dtype)
+        rank = jnp.concatenate([rank, jnp.broadcast_to(others, (2, len(slots)))])[players]
+    one, other = x[slots[:, 1]].T, donors[slots[:, 2]].T  # [F, S]
+    subset = slots[:, 0] + jnp.arange(1 << slot_bits, dtype=jnp.int32)[:, None]
+    kept = ((subset | 1 << ALWAYS)[:, None] >> rank) & 1 == 1  # [2^slot_bits, F, S]
+    # Written out: the model's first product would make each row again for some of its columns.
+    rows = jax.lax.optimization_barrier(jnp.where(kept, one, other))
+    return rows.swapaxes(1, 2).reshape(-1, x.shape[1])

@@ -16,22 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Values in a group of tiles. One product over many pairs runs on all cores, and a tile's few pairs
-# alone do not: a third of the time on two cores.
-_GROUP_VALUES = {"cpu": 1 << 19, "gpu": 1 << 22, "tpu": 1 << 22}
-OF_A_VALUE = 32  # bytes that a group takes for each value: what is turned round, its change, copies
-
-
-def group_tiles(rows: int, outputs: int, platform: str, most: int) -> int:
-    """G: tiles that are reduced together, a pure function of its arguments.
-
-    most: bytes that the reduction may take, some of the values themselves.
-    """
-    kind = platform if platform in _GROUP_VALUES else "gpu"
-    values = min(_GROUP_VALUES[kind], most // OF_A_VALUE)
-    return max(1, values // (rows * outputs))
-
-
 PARTS = 4  # of a block: one program reduces pairs of one, two or four parts
 
 
@@ -141,6 +125,23 @@ def neumaier(high: jax.Array, low: jax.Array, term: jax.Array) -> tuple[jax.Arra
     total = high + term
     lost = jnp.where(abs(high) >= abs(term), (high - total) + term, (term - total) + high)
     return total, low + lost
+
+
+def over_rows(terms: jax.Array, numbers: jax.Array) -> tuple[jax.Array, ...]:
+    """(the sum of terms over the first axis, what rounding took from it, the largest and the
+    smallest of the numbers), by one reduction in any order: each addition keeps what it loses.
+    """
+
+    def add(one: Any, other: Any) -> Any:
+        (high, low, top, bottom), (term, lost, largest, smallest) = one, other
+        total = high + term
+        part = total - high  # of the term, in the total
+        low = low + lost + ((high - (total - part)) + (term - part))
+        return total, low, jnp.maximum(top, largest), jnp.minimum(bottom, smallest)
+
+    zero, far = jnp.zeros((), terms.dtype), jnp.full((), jnp.inf, terms.dtype)
+    given = terms, jnp.zeros_like(terms), numbers, numbers
+    return jax.lax.reduce(given, (zero, zero, -far, far), add, (0,))
 
 
 def compensated(

@@ -1,4 +1,4 @@
-"""Tiles: the size of one model call on the device, and the loop that feeds them to the model.
+"""Tiles: what one model call on the device takes, and the loop that feeds them to the model.
 
 Letters: T tiles in a dispatch, R rows in a tile, S slots in a tile, K outputs, F columns, P
 players, H units.
@@ -19,7 +19,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
-from xaijax_kernels.engine.hybrids import hybrid_rows, slot_players
+from xaijax_kernels.engine.hybrids import hybrid_rows, hybrids_by_subset, slot_players
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
 from xaijax_kernels.engine.steps import (
@@ -31,21 +31,8 @@ from xaijax_kernels.engine.steps import (
     opened,
     operations_of,
 )
+from xaijax_kernels.sizes import LANES, counted
 
-TILES_PER_DISPATCH = 32
-SMALLEST_TILE = 256
-# Numbers in the widest layer of a tile. CPU: 4 MB of float32 stays in the cache, and 16,384 rows of
-# a 64-wide layer ran fastest. GPU: L2-sized, and enough work to hide a launch.
-_ELEMENTS = {"cpu": 1 << 20, "gpu": 1 << 23, "tpu": 1 << 22}
-# Attention over 64 words makes 8,192 numbers a row, several times: a row took 32 us in tiles of 32
-# and 64, 41 in 128, 55 in 256.
-_ELEMENTS_OF_WIDE = {"cpu": 1 << 19}
-SMALLEST_OF_WIDE = 32
-# Operations of a turn that take a GPU 100 microseconds at 20 TFLOP/s, some ten times what starting
-# the kernels of a turn takes. Almost free models would have tiles of any size.
-TURN_OPERATIONS = 2e9
-_LARGEST_OF_CHEAP = 1 << 19
-_LARGEST = {"cpu": 1 << 14, "gpu": 1 << 17, "tpu": 1 << 16}
 _NOWHERE = AbstractMesh((), ())
 MOST_TURNS = "at_most_{}_turns"  # names a loop whose number of turns is an argument
 
@@ -86,49 +73,10 @@ def multiplications(jaxpr: Any, rows: int) -> float:
     return total
 
 
-def tile_rows(width: int, itemsize: int, platform: str, operations: float = 0.0) -> int:
-    """Rows of one tile: a power of two from 256, a pure function of its arguments.
-
-    operations: those of the model for a row, where they are known (`operations.py`). A tile is not
-    less than a turn's worth of them on a GPU.
-    """
-    kind = platform if platform in _ELEMENTS else "gpu"
-    rows = _ELEMENTS[kind] * 4 // (itemsize * max(1, width))
-    rows = max(SMALLEST_TILE, min(_LARGEST[kind], rows))
-    rows = 1 << (rows.bit_length() - 1)
-    if counted(platform) and operations > 0:
-        while rows < _LARGEST_OF_CHEAP and rows * operations < TURN_OPERATIONS:
-            rows *= 2
-    return rows
-
-
-def tiles_of_dispatch(rows: int, operations: float, platform: str) -> int:
-    """Number T of tiles of `rows` rows in a dispatch; operations: those of the model for a row, 0
-    if unknown.
-
-    If all T turns are always made, T is no larger than hides what a dispatch costs, because a small
-    question waits for all of them.
-    """
-    most = TILES_PER_DISPATCH * max(1, SMALLEST_TILE // rows)
-    if not counted(platform) or operations <= 0:
-        return most
-    return max(1, min(most, math.ceil(TILES_PER_DISPATCH * TURN_OPERATIONS / (rows * operations))))
-
-
 def weights_of(jaxpr: Any) -> int:
     """Numbers of a model's parameters and constants, by its trace (params, rows) -> answers."""
     own = (*jaxpr.invars[:-1], *jaxpr.constvars)
     return sum(math.prod(getattr(one.aval, "shape", ())) for one in own)
-
-
-def rows_of_wide(rows: int, width: int, weights: int, itemsize: int, platform: str) -> int:
-    """`rows`, halved from SMALLEST_TILE on where a tile makes more numbers than stay in the cache,
-    as long as they outnumber the weights, which each tile reads.
-    """
-    elements = _ELEMENTS_OF_WIDE.get(platform, math.inf) * 4 / itemsize
-    while SMALLEST_OF_WIDE < rows <= SMALLEST_TILE and rows * width > max(elements, 2 * weights):
-        rows //= 2
-    return rows
 
 
 @dataclass(frozen=True)
@@ -177,8 +125,13 @@ def run_tiles(
     -> [R, K] looks at what the score would.
 
     The tiles are split over the devices of `mesh`; each device stops after its own number of
-    tiles, the rest stay zero.
+    tiles. What the others hold is not read.
     """
+
+    platform = platform_of(mesh)
+    few_columns = platform == "tpu" and x.shape[1] < LANES and shape.slot_bits > 0
+    by_subset = structure is None and few_columns and kind == "subsets"
+    subsets = 1 << shape.slot_bits
 
     def on_one_device(params, x, donors, players, masks, own, pairs, tiles, slots):
         known = None if structure is None else structure(params)
@@ -187,9 +140,12 @@ def run_tiles(
             one = jax.lax.dynamic_index_in_dim(slots, t, keepdims=False)
             if pairs is not None:
                 one = slots_of(one, pairs, shape.slots, shape.slot_bits)
-            mine = None if own is None else own[one[:, 1].repeat(1 << shape.slot_bits)]
+            instance = one[:, 1]
+            instance = jnp.tile(instance, subsets) if by_subset else instance.repeat(subsets)
+            mine = None if own is None else own[instance]
             if known is None:
-                rows = hybrid_rows(x, donors, players, shape.P, shape.slot_bits, one, masks, kind)
+                given = x, donors, players, shape.P, shape.slot_bits, one
+                rows = hybrids_by_subset(*given) if by_subset else hybrid_rows(*given, masks, kind)
                 beside = (mine,) if chosen else ()
                 out = apply(params, rows.reshape(shape.rows, *shape.instance_shape), *beside)
             else:
@@ -197,14 +153,16 @@ def run_tiles(
                 by_bit = by_bit if players is None else by_bit[:, :, players]
                 head = partial(apply, params)
                 own_rows = x[one[:, 1]], donors[one[:, 2]]
-                out = known.subsets(head, *own_rows, by_bit, platform_of(mesh))
+                out = known.subsets(head, *own_rows, by_bit, platform)
             if score is not None:
                 out = score(out, mine)
             lost = any_bad(kept(out))
-            return out.astype(shape.dtype), lost
+            if by_subset:
+                out = out.reshape(subsets, shape.slots, -1).swapaxes(0, 1)
+            return out.astype(shape.dtype).reshape(shape.rows, -1), lost
 
         T = slots.shape[0]
-        values = jnp.zeros((T, shape.rows, shape.outputs), shape.dtype)
+        values = room_of((T, shape.rows, shape.outputs), shape.dtype, platform)
         room = (values, jnp.zeros((T,), jnp.int32))
         values, bad = tile_by_tile(tile, room, tiles[0], counted_on(mesh))
         return values, bad
@@ -436,15 +394,6 @@ def _column(number: Number, axis: int, column: jax.Array) -> Any:
 #
 # The numbers are the same in both: a turn sees only its own tile.
 
-# Platforms that test the condition of a loop where the numbers are; on TPU the device does it
-# itself.
-_STOPS_FOR_FREE = ("cpu", "tpu")
-
-
-def counted(platform: str) -> bool:
-    """Whether a loop's turns must be known when it is compiled for `platform`."""
-    return platform not in _STOPS_FOR_FREE
-
 
 def counted_on(mesh: Mesh | AbstractMesh) -> bool:
     """The same for the devices of a mesh; of a mesh of no devices in particular: yes, since a known
@@ -460,11 +409,11 @@ def platform_of(mesh: Mesh | AbstractMesh) -> str:
 
 def tile_by_tile(
     tile: Callable[[jax.Array], tuple[jax.Array, ...]],
-    room: tuple[jax.Array, ...],  # each [T, ...], zeros
+    room: tuple[jax.Array, ...],  # [T, ...], as it is past the last turn
     turns: jax.Array,  # int32 [], at most T
     known: bool,
 ) -> tuple[jax.Array, ...]:
-    """What tile(t) finds, t from 0 to turns - 1, each at place t of its room; zeros after.
+    """What tile(t) finds, t from 0 to turns - 1, each at place t of its room.
 
     known: all T turns are made, see `counted`.
     """
@@ -476,6 +425,11 @@ def tile_by_tile(
         return tuple(placed(whole, own, t) for whole, own in zip(kept, found, strict=True))
 
     return _loop(turn, room, turns, len(room[0]), known)
+
+
+def room_of(dims: tuple[int, ...], dtype: Any, platform: str) -> jax.Array:
+    """Room for what tiles give. On a TPU it is not cleared, which takes a tenth of a plain run."""
+    return jax.lax.empty(dims, dtype) if platform == "tpu" else jnp.zeros(dims, dtype)
 
 
 def placed(whole: jax.Array, own: jax.Array, t: jax.Array) -> jax.Array:

@@ -33,9 +33,17 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import any_bad, neumaier
+from xaijax_kernels.engine.reduce import any_bad, neumaier, over_rows
 from xaijax_kernels.engine.steps import Number, Step, bound, opened
-from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, platform_of, tile_by_tile
+from xaijax_kernels.engine.tiles import (
+    counted_on,
+    folded,
+    over_tiles,
+    platform_of,
+    room_of,
+    tile_by_tile,
+)
+from xaijax_kernels.sizes import on_cpu
 from xaijax_kernels.structures.base import Head, Layer
 from xaijax_kernels.structures.sums import sums_of_choices
 
@@ -45,7 +53,7 @@ class MeansShape:
     """The static facts of a tile; hashable, so that it can be a key."""
 
     P: int
-    donors: int  # S, a power of two
+    donors: int  # S
     blocks: int  # D
     outputs: int  # K
     dtype: str
@@ -65,15 +73,19 @@ class MeansShape:
 def prepared_rows(
     structure: Callable[[Any], Layer],
     P: int,
+    kept: bool,
+    platform: str,
     params: Any,
     rows: jax.Array,  # [R, F]
     players: jax.Array | None,  # int32 [F]; None: player j is column j
 ) -> jax.Array:
-    """What each player of each row contributes, as the layer's sub-coalitions take it; [R, ..]."""
+    """What each player of each row contributes, as the layer's sub-coalitions take it; [R, ..].
+    kept: of instances; of donors otherwise.
+    """
     known = structure(params)
     own = jnp.eye(P, dtype=bool)
     own = own if players is None else own[:, players]
-    return known.prepared(known.columns(rows), known.of_columns(own))
+    return known.prepared(known.columns(rows), known.of_columns(own), kept, platform)
 
 
 def mean_tables(
@@ -96,10 +108,10 @@ def mean_tables(
 
     Returns the sums [T, 2^P, K] and what rounding took from them; c, the score of f(x), the largest
     and the smallest score, each [T, K]; and whether one is bad, int32 [T]. Bit i of a sub-coalition
-    keeps player i. head(params, hidden [R, H]) -> [.., A], R = `block(S 2^P, platform)`;
-    score(answers, None) -> [.., K].
+    keeps player i. head(params, hidden [R, H]) -> [.., A], R = `block(S 2^P, platform, P)`
+    on a CPU, and elsewhere that of all D S donors; score(answers, None) -> [.., K].
     """
-    C, K = shape.subsets, shape.outputs
+    C, K, S = shape.subsets, shape.outputs, shape.donors * shape.blocks
     known_trip_counts, platform = counted_on(mesh), platform_of(mesh)
 
     def on_one_device(params, x, donors, weights, players, tiles, work):
@@ -114,10 +126,10 @@ def mean_tables(
         def scores_of(answers):
             return answers if score is None else score(answers, None)
 
-        # On CUDA the host would be asked which of the two ways a tile takes.
-        rows = known.block(shape.rows, platform)
+        # Only a CPU has to save exponentials; CUDA would ask the host which way a tile takes.
+        rows = known.block(shape.rows, platform, shape.P)
         given = known, scores, rows, x.dtype, each[: shape.P]
-        chances = None if known_trip_counts else chances_of(*given)
+        chances = chances_of(*given) if on_cpu(platform) and not known_trip_counts else None
 
         def tile(one):
             if chances is None:
@@ -128,19 +140,32 @@ def mean_tables(
             by_chances = partial(chances.means, a, b, *asked)
             return jax.lax.cond(chances.reach(a, b), by_chances, lambda: by_answers(one))
 
-        def subsets_of(row):
-            """Donors [S, ..] -> answers [S 2^P, A] to all sub-coalitions of a row [F]."""
+        made = partial(prepared_rows, structure, shape.P, True, platform, params, players=players)
+
+        def subsets_of(row, S):
+            """Donors [S, ..] -> answers [S 2^P, A] to all sub-coalitions of a row [F], or of what
+            was made of it.
+            """
             if shape.prepared:
-                own = prepared_rows(structure, shape.P, params, row[None], players)[0]
-                return lambda b: known.prepared_subsets(
-                    of_model, shape.P, own, b, known_trip_counts
-                )
-            own = jnp.broadcast_to(row, (shape.donors, x.shape[1]))
-            kept = jnp.broadcast_to(each, (shape.donors, *each.shape))
+                return lambda b: known.prepared_subsets(of_model, shape.P, row, b, platform)
+            own = jnp.broadcast_to(row, (S, x.shape[1]))
+            kept = jnp.broadcast_to(each, (S, *each.shape))
             return lambda b: known.subsets(of_model, own, b, kept, platform)
 
+        def at_once(one, row):
+            """All donors of the segment, as many as a few large operations take."""
+            b = donors[one[1]].reshape(S, *donors.shape[3:])
+            asked = jnp.arange(shape.blocks, dtype=jnp.int32)
+            w = jnp.where(asked[:, None] < one[2], weights[one[1]], 0)
+            out = scores_of(subsets_of(row, S)(b)).astype(shape.dtype).reshape(S, C, K)
+            c = out[0, 0]
+            terms = w.reshape(S, 1, 1) * (out - c)
+            high, low, top, bottom = over_rows(terms, out)
+            return high, low, jnp.stack([c, out[0, -1], top.max(axis=0), bottom.min(axis=0)])
+
         def by_answers(one):
-            subsets = subsets_of(x[one[0]])
+            row = x[one[0]]
+            subsets = subsets_of(made(row[None])[0] if shape.prepared else row, shape.donors)
 
             def block(d, carry):
                 c, high, low, top, bottom, full = carry
@@ -169,11 +194,16 @@ def mean_tables(
             return high, low, ends, any_bad(good)
 
         T = work.shape[0]
-        sums = jnp.zeros((T, C, K), shape.dtype)
+        sums = room_of((T, C, K), shape.dtype, platform)
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
+        # Small products are made of all tiles together, before the loop.
+        rows = x[work[:, 0]] if not on_cpu(platform) else None
+        rows = made(rows) if rows is not None and shape.prepared else rows
+
         def of_turn(t):
-            return checked(*tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False)))
+            one = jax.lax.dynamic_index_in_dim(work, t, keepdims=False)
+            return checked(*(tile(one) if rows is None else at_once(one, rows[t])))
 
         room = (sums, sums, ends, jnp.zeros((T,), jnp.int32))
         return tile_by_tile(of_turn, room, tiles[0], known_trip_counts)

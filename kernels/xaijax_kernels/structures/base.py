@@ -151,10 +151,11 @@ class Layer(Protocol):
         """Multiplications of one row that sub-coalitions save; inf: nearly all of them."""
         ...
 
-    def block(self, rows: int, platform: str) -> int:
-        """Rows that `subsets` gives the head at a time, of a tile of `rows`; powers of two.
+    def block(self, rows: int, platform: str, bits: int = 0) -> int:
+        """Rows that `subsets` gives the head at a time, of a tile of `rows`; a divisor of these,
+        and a power of two if they are one.
 
-        platform: that of the devices that the program is compiled for.
+        platform: that of the devices that the program is compiled for; bits: log2 of a slot's rows.
         """
         ...
 
@@ -175,34 +176,36 @@ class Layer(Protocol):
     ) -> jax.Array:
         """Answers to the sub-coalitions of slots; [S 2^s, A].
 
-        head: hidden [`block(S 2^s, platform)`, H] -> [.., A]; x, donors [S, F]; kept bool
+        head: hidden [`block(S 2^s, platform, s)`, H] -> [.., A]; x, donors [S, F]; kept bool
         [S, s + 1, F]:
         entry t holds the columns of the player that bit t of a sub-coalition keeps, the last one
         those that all sub-coalitions of the slot keep.
         """
         ...
 
-    @property
-    def prepares(self) -> bool:
+    def prepares(self, platform: str) -> bool:
         """Whether what players contribute is worth to be made ready before sub-coalitions are
         asked: it takes a good share of the time that the sub-coalitions of a pair do.
         """
         return False
 
-    def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
-        """What each player contributes, as `prepared_subsets` takes it; [R, ..]. columns: [R, C];
-        own: bool [P, C], the columns of each player. It is called only if the layer `prepares`.
+    def prepared(self, columns: jax.Array, own: jax.Array, kept: bool, platform: str) -> jax.Array:
+        """What each player contributes, as `prepared_subsets` takes it; [R, ..]. It is called only
+        if the layer `prepares`.
+
+        columns: [R, C], of instances (kept) or of donors; own: bool [P, C], the columns of each
+        player.
         """
         raise AssertionError("no layer that prepares")
 
     def prepared_subsets(
-        self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, platform: str
     ) -> jax.Array:
         """Answers to all sub-coalitions of x against donors; [S 2^P, A]. It is called only if the
         layer `prepares`.
 
-        head: as for `subsets`; x [..], donors [S, ..]: results of `prepared`; players: P; known:
-        whether a loop's turns must be known when it is compiled (`engine/tiles.counted`).
+        head and platform: as for `subsets`; x [..], donors [S, ..]: results of `prepared`;
+        players: P.
         """
         raise AssertionError("no layer that prepares")
 

@@ -15,12 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels import sizes
 from xaijax_kernels.engine.tiles import folded
+from xaijax_kernels.sizes import on_cpu
 from xaijax_kernels.structures.base import whole_vectors
 
 HIGHEST = jax.lax.Precision.HIGHEST
 LARGEST = 1e30  # an exponent: its factor is 0, and 0 times it is 0, as it is not of infinity
-LEAVES = 512  # taken together: their half tables stay in a core's fast memory
 
 
 @jax.tree_util.register_dataclass
@@ -57,14 +58,14 @@ class Gaussians:
         return factors
 
     def pairs(
-        self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
+        self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, platform: str
     ) -> jax.Array:
         """sum_l coefficients_l prod_j k_l at all sub-coalitions of x against donors; [S, 2^P, A].
 
-        x [.., L], donors [S, .., L]: results of `kept`. known: whether a loop's turns must be known
-        when it is compiled, see `tiles.counted`.
+        x [.., L], donors [S, .., L]: results of `kept`. platform: that of the devices that the
+        program is compiled for.
         """
-        del players, known
+        del players, platform
         one = jnp.ones_like(x[0])
         return jax.vmap(lambda donor: sums_at_subsets(coefficients, one, x, donor))(donors)
 
@@ -102,12 +103,11 @@ class Boxes:
         return bits.sum(axis=0, dtype=jnp.uint32)
 
     def pairs(
-        self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, known: bool
+        self, coefficients: jax.Array, players: int, x: jax.Array, donors: jax.Array, platform: str
     ) -> jax.Array:
-        """See `Gaussians`. It sums only leaves that some sub-coalition reaches: for each player x
-        or the donor is within their bounds. They are found by halving, in the numbers of such
-        leaves up to each. If a loop's turns must be known, this saves nothing: all leaves are one
-        product.
+        """See `Gaussians`. On a CPU it sums only leaves that some sub-coalition reaches: for each
+        player x or the donor is within their bounds. They are found by halving, in the numbers of
+        such leaves up to each. Elsewhere all leaves are one product.
         """
         (L, A), bit = coefficients.shape, jnp.arange(players, dtype=jnp.uint32)[:, None]
 
@@ -115,11 +115,11 @@ class Boxes:
             of_x, of_donor = (((row >> bit) & 1).astype(own.dtype) for row in (x, donor))
             return sums_at_subsets(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
 
-        if known:
+        if not on_cpu(platform):
             return jax.vmap(lambda donor: subsets(coefficients, x, donor))(donors)
         reached = (x | donors) == jnp.uint32((1 << players) - 1)
         upto = jnp.cumsum(reached.astype(jnp.int32), axis=1)  # [S, L]
-        together = min(LEAVES, L)
+        together = min(sizes.LEAVES, L)
 
         def add(t: jax.Array, sums: jax.Array) -> jax.Array:
             wanted = t * together + jnp.arange(1, together + 1, dtype=jnp.int32)

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, compensated, compensated_at_once
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on, over_tiles, tile_by_tile
+from xaijax_kernels.engine.tiles import counted_on, over_tiles, tile_by_tile
+from xaijax_kernels.sizes import SMALLEST_TILE
 from xaijax_kernels.structures.base import Layer
 
 UNROLL = 16  # steps of the sum that are written out in one loop body

@@ -19,22 +19,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.sizes import pairs_together, rows_of_terms
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
 from xaijax_kernels.structures.leaves import leaves_by_players
 
-BLOCK = 256  # rows: what is as wide as there are terms stays in the cache
 
-
-def in_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Array:
-    """function of blocks of rows, one after another, the last one filled up."""
+def in_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array, terms: int) -> jax.Array:
+    """function of blocks of rows, one after another, the last one filled up; terms: numbers that it
+    makes of a row.
+    """
     R, C = rows.shape
-    if R <= BLOCK:
+
+    def blocks(size: int, rows: jax.Array) -> jax.Array:
+        if R <= size:
+            return function(rows)
+        whole = jnp.pad(rows, ((0, -R % size), (0, 0))).reshape(-1, size, C)
+        out = jax.lax.map(function, whole)
+        return out.reshape(-1, *out.shape[2:])[:R]
+
+    here, elsewhere = (rows_of_terms(terms, platform) for platform in ("cpu", "gpu"))
+    if R <= here:
         return function(rows)
-    whole = jnp.pad(rows, ((0, -R % BLOCK), (0, 0))).reshape(-1, BLOCK, C)
-    out = jax.lax.map(function, whole)
-    return out.reshape(-1, *out.shape[2:])[:R]
+    return jax.lax.platform_dependent(
+        rows, cpu=partial(blocks, here), default=partial(blocks, elsewhere)
+    )
 
 
 @jax.jit
@@ -57,7 +67,7 @@ def xaijax_gaussian_sums(
         distances = jnp.maximum(squares - 2 * (rows @ centres.T), 0)
         return _sums(jnp.exp(-gamma * distances), coefficients) + intercept
 
-    return in_blocks(few, rows)
+    return in_blocks(few, rows, len(centres))
 
 
 def _sums(factors: jax.Array, coefficients: jax.Array) -> jax.Array:
@@ -110,7 +120,6 @@ NAMED: dict[str, Callable[..., Layer]] = {
 # (`factors.sums_at_subsets`).
 
 HIGHEST = jax.lax.Precision.HIGHEST
-TOGETHER = 2  # pairs whose products are one call: two cores of a CPU share them
 FEW, CACHED = 16, 1 << 20  # rows at a time; numbers of a part
 
 
@@ -189,7 +198,7 @@ class Product(Layer):
         sums = jax.lax.dot_general(x, weighted, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return sums.reshape(len(x), -1, len(donors)).swapaxes(1, 2) + self.intercept
 
-    def block(self, rows: int, platform: str) -> int:
+    def block(self, rows: int, platform: str, bits: int = 0) -> int:
         """See `Layer.block`: all rows of a tile."""
         return rows
 
@@ -211,12 +220,11 @@ class Product(Layer):
             return None
         return Trees(groups, background, (head[0], head[1] + intercept @ head[0]))
 
-    @property
-    def prepares(self) -> bool:
+    def prepares(self, platform: str) -> bool:
         """See `Layer.prepares`: the factors of a pair take as long as its product."""
         return True
 
-    def prepared(self, columns: jax.Array, own: jax.Array) -> jax.Array:
+    def prepared(self, columns: jax.Array, own: jax.Array, kept: bool, platform: str) -> jax.Array:
         """See `Layer.prepared`."""
 
         def one(row: jax.Array) -> jax.Array:
@@ -225,12 +233,13 @@ class Product(Layer):
         return jax.lax.map(one, columns)
 
     def prepared_subsets(
-        self, head: Head, players: int, x: jax.Array, donors: jax.Array, known: bool
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.prepared_subsets`."""
-        few = donors.reshape(-1, TOGETHER if len(donors) % TOGETHER == 0 else 1, *donors.shape[1:])
+        together = pairs_together(self.parts, players, platform, len(donors))
+        few = donors.reshape(-1, together, *donors.shape[1:])
         sums = jax.lax.map(
-            lambda some: self.factors.pairs(self.coefficients, players, x, some, known), few
+            lambda some: self.factors.pairs(self.coefficients, players, x, some, platform), few
         )
         return head(sums.reshape(-1, sums.shape[-1]) + self.intercept)
 

@@ -16,14 +16,14 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
+from xaijax_kernels.sizes import WHOLE_ROWS, head_rows_of_wide
 from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
-from xaijax_kernels.structures.sums import WHOLE_ROWS, SumOfTerms, rows_of_block
+from xaijax_kernels.structures.sums import SumOfTerms
 
-NUMBERS = 1 << 18  # of a wide layer that goes through the head at a time
 MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
 TOGETHER = 4.0  # roundings, as for 16 players
-ROWS = 16  # of whole blocks: see `sums.WHOLE_ROWS`; these layers are wide
+ROWS = 16  # of whole blocks: see `sizes.WHOLE_ROWS`; these layers are wide
 
 
 @final
@@ -65,10 +65,10 @@ class Summed(SumOfTerms):
         """See `Layer.work`."""
         return self.multiplications
 
-    def block(self, rows: int, platform: str) -> int:
-        """See `Layer.block`: enough rows that the head's weights are not read for a few."""
-        most = 1 << max(0, (NUMBERS // self.width).bit_length() - 1)
-        return min(rows, max(2 * ROWS, min(WHOLE_ROWS, most), rows_of_block(self.width, platform)))
+    @property
+    def _least_rows(self) -> int:
+        """Enough that the head's weights are not read for a few."""
+        return max(2 * ROWS, min(WHOLE_ROWS, head_rows_of_wide(self.width)))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Additive | None:
         """See `Layer.closed_form`: of a linear layer whose matrix is small."""

@@ -10,23 +10,21 @@ Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows, on_cpu
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 
-# A product rounds its last few rows in another way, and a pair's bits must not depend on its place.
-WHOLE_ROWS = 256
-# Numbers of the layer that are made at a time. CPU: half of a core's fast memory. GPU and TPU: each
-# turn of a loop costs the start of its kernels, and a product of few rows leaves most of the device
-# idle; 4 Mi are a whole tile of a layer of 64 units (an H200 starts 125 kernels in place of 9,729).
-BLOCK = {"cpu": 1 << 14, "gpu": 1 << 22, "tpu": 1 << 22}
+ALWAYS = 30  # a bit that is set in all sub-coalitions of a table
 TOGETHER = 3  # choices that one step of a compiled program adds up, or one more if that is all
 
 
@@ -50,12 +48,6 @@ def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     for table in tables[1:]:
         out = (table[:, :, None] + out[:, None]).reshape(S, -1, H)
     return out
-
-
-def rows_of_block(width: int, platform: str) -> int:
-    """Rows of a layer of `width` units that are made at a time; a power of two."""
-    numbers = BLOCK[platform if platform in BLOCK else "gpu"]
-    return 1 << max(0, (numbers // width).bit_length() - 1)
 
 
 def subsets_of_sums(
@@ -107,6 +99,119 @@ def subsets_of_sums(
     return jax.lax.map(few, tables).reshape(S << s, -1)
 
 
+def low_bits(bits: int, platform: str) -> int:
+    """How many of the bits of sub-coalitions make the first of two tables on a GPU or a TPU."""
+    many = platform == "tpu" and 1 << bits >= LANES
+    return LANES.bit_length() - 1 if many else bits // 2
+
+
+def subsets_at_once(
+    times: Callable[[jax.Array], jax.Array],
+    bias: jax.Array,  # [H]
+    block: int,
+    head: Head,
+    x: jax.Array,  # [S, F]
+    donors: jax.Array,  # [S, F]
+    kept: jax.Array,  # bool [S, s + 1, F]
+    platform: str,
+) -> jax.Array:
+    """What `subsets_of_sums` gives, up to rounding, for a GPU or a TPU: the tables of all slots are
+    made at once, as products of rows.
+    """
+    Q = kept.shape[1]
+    s, low = Q - 1, low_bits(Q - 1, platform)
+    # The bit whose player has the column: s if it is always kept, -1 if it never is; [S, F].
+    bit = (kept * jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]).sum(axis=1) - 1
+
+    def choices(first: int, last: int, others: bool) -> tuple[jax.Array, list[jax.Array]]:
+        """(numbers [2^bits] of sub-coalitions of some bits, [what they are shifted by, x, donors],
+        each [S, F]); the shifted number is odd where x's value is taken. Columns of other bits are
+        0; others: those of no bit are not.
+        """
+        own = (bit >= first) & (bit < last)
+        shift = jnp.where(own, bit - first, jnp.where(bit == s, ALWAYS, ALWAYS - 1))
+        part = own | (bit < 0) | (bit == s) if others else own
+        given = [shift, *(jnp.where(part, a, 0) for a in (x, donors))]
+        return jnp.arange(1 << last - first, dtype=jnp.int32) | 1 << ALWAYS, given
+
+    halves = choices(0, low, True), choices(low, s, False)
+    if platform == "tpu":
+        first, second = (_table_of_units(times, subset, given, s) for subset, given in halves)
+        return _of_units(head, first + bias.reshape(-1, 1, 1), second, s, block)
+    rows = [
+        jnp.where((subset[:, None] >> shift[:, None]) & 1 == 1, x[:, None], donors[:, None])
+        for subset, (shift, x, donors) in halves
+    ]
+    rows = jnp.concatenate(rows, axis=1)  # [S, 2^.. + 2^.., F]
+    tables = times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
+    return _of_rows(lambda hidden: head(hidden + bias), tables, s, block)
+
+
+def _of_rows(head: Head, tables: jax.Array, s: int, block: int) -> jax.Array:
+    """Answers of tables [S, 2^l + 2^(s - l), H], for a GPU. Blocks are no loop, whose counter and
+    whose places for answers would be kernels too; one follows the other, or the compiler would join
+    them to one that leaves the cache.
+    """
+    S, _, H = tables.shape
+    first = 1 << s // 2
+    slots, size = max(1, block >> s), min(block, 1 << s) // first  # of a block, of second tables
+    found: list[jax.Array] = []
+    for i, at in itertools.product(range(0, S, slots), range(0, (1 << s) // first, size)):
+        if found:
+            tables, found[-1] = jax.lax.optimization_barrier((tables, found[-1]))
+        own = tables[i : i + slots]
+        hidden = own[:, first + at : first + at + size, None] + own[:, None, :first]
+        found.append(head(hidden.reshape(block, H)).reshape(block, -1))
+    return jnp.concatenate(found)
+
+
+def _table_of_units(times: Any, subset: jax.Array, given: list[jax.Array], s: int) -> jax.Array:
+    """Sums of the terms of some bits' players, for a TPU; [H, 2^bits, S], or if a slot has many
+    sub-coalitions [H, S, 2^bits].
+    """
+    # Written out, here and below: otherwise each is made again for each row.
+    given = jax.lax.optimization_barrier([a.T for a in given])
+    few = 1 << s < LANES
+    shift, x, donors = (jnp.expand_dims(a, 1 if few else 2) for a in given)
+    chosen = ((subset[:, None] if few else subset) >> shift) & 1 == 1
+    rows = jax.lax.optimization_barrier(jnp.where(chosen, x, donors))
+    return times(rows.reshape(len(rows), -1).T).T.reshape(-1, *rows.shape[1:])
+
+
+def _of_units(head: Head, first: jax.Array, second: jax.Array, s: int, block: int) -> jax.Array:
+    """Answers of two tables [H, 2^.., S], or [H, S, 2^..] if a slot has many sub-coalitions, for a
+    TPU. Its vectors are full along the last axis when sums are made, and a product reads them as
+    they are.
+    """
+    first, second = jax.lax.optimization_barrier((first, second))
+    few = 1 << s < LANES
+    H, axis = len(first), 2 if few else 1  # of slots
+    slots, size = max(1, block >> s), max(1, block >> low_bits(s, "tpu"))  # of second tables
+
+    def some(first: jax.Array, second: jax.Array) -> jax.Array:
+        if few:
+            answers = head((second[:, :, None] + first[:, None]).reshape(H, -1).T)
+            answers = answers.reshape(1 << s, slots, -1).swapaxes(0, 1)
+            return answers.reshape(block, -1)
+        return head((second[..., None] + first[:, :, None]).reshape(H, -1).T).reshape(block, -1)
+
+    def cut(table: jax.Array, axis: int, size: int) -> jax.Array:
+        split = table.reshape(*table.shape[:axis], -1, size, *table.shape[axis + 1 :])
+        return jnp.moveaxis(split, axis, 0)
+
+    def of_slots(tables: tuple[jax.Array, jax.Array]) -> jax.Array:
+        first, second = tables
+        if few or second.shape[2] <= size:
+            return some(first, second)
+        return jax.lax.map(partial(some, first), cut(second, 2, size))
+
+    if slots == first.shape[axis]:
+        found = of_slots((first, second))
+    else:
+        found = jax.lax.map(of_slots, (cut(first, axis, slots), cut(second, axis, slots)))
+    return found.reshape(first.shape[axis] << s, -1)
+
+
 class SumOfTerms(Layer):
     """Base of layers whose parts are sums of their players' terms, [H].
 
@@ -134,8 +239,53 @@ class SumOfTerms(Layer):
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.subsets`."""
-        rows = self.block(len(kept) << (kept.shape[1] - 1), platform)
-        return subsets_of_sums(self._times, self.bias, rows, head, x, donors, kept)
+        bits = kept.shape[1] - 1
+        block = self.block(len(kept) << bits, platform, bits)
+        given = self._times, self.bias, block, head, x, donors, kept
+        return subsets_of_sums(*given) if on_cpu(platform) else subsets_at_once(*given, platform)
+
+    def prepares(self, platform: str) -> bool:
+        """See `Layer.prepares`: on a CPU the tables are few of a pair's additions."""
+        return not on_cpu(platform)
+
+    def prepared(self, columns: jax.Array, own: jax.Array, kept: bool, platform: str) -> jax.Array:
+        """See `Layer.prepared`: tables of what the first and the other players add, [R, 2^l +
+        2^(P - l), H] with l = `low_bits`. Instances keep the players of a sub-coalition;
+        donors give the others, columns of no player, and the bias.
+        """
+        P, low, masks = len(own), low_bits(len(own), platform), []
+        for first, last in ((0, low), (low, P)):
+            subset = np.arange(1 << last - first)[:, None] >> np.arange(last - first) & 1 == kept
+            chosen = (jnp.asarray(subset)[:, :, None] & own[first:last]).any(axis=1)
+            masks.append(chosen if kept or first else chosen | ~own.any(axis=0))
+        rows = jnp.where(jnp.concatenate(masks), columns[:, None], 0)  # [R, n, C]
+        made = self._times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
+        return made if kept else made.at[:, : len(masks[0])].add(self.bias)
+
+    def prepared_subsets(
+        self, head: Head, players: int, x: jax.Array, donors: jax.Array, platform: str
+    ) -> jax.Array:
+        """See `Layer.prepared_subsets`."""
+        tables = donors + x  # [S, n, H]
+        block = self.block(len(donors) << players, platform, players)
+        if platform != "tpu":
+            return _of_rows(head, tables, players, block)
+        first = 1 << low_bits(players, platform)
+        order = (2, 1, 0) if 1 << players < LANES else (2, 0, 1)
+        one, other = (a.transpose(order) for a in (tables[:, :first], tables[:, first:]))
+        return _of_units(head, one, other, players, block)
+
+    def block(self, rows: int, platform: str, bits: int = 0) -> int:
+        """See `Layer.block`."""
+        most = head_rows(self.width, platform, self.bias.dtype.itemsize)
+        if on_cpu(platform):
+            return min(rows, max(self._least_rows, most))
+        return blocks_of(rows, most, bits)
+
+    @property
+    def _least_rows(self) -> int:
+        """Rows that the head takes at a time on a CPU, at least: a power of two."""
+        return WHOLE_ROWS
 
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`."""
@@ -191,10 +341,6 @@ class Dense(SumOfTerms):
     def work(self) -> float:
         """See `Layer.work`."""
         return float(np.prod(self.weights.shape))
-
-    def block(self, rows: int, platform: str) -> int:
-        """See `Layer.block`."""
-        return min(rows, max(WHOLE_ROWS, rows_of_block(self.width, platform)))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Additive:
         """See `Layer.closed_form`."""

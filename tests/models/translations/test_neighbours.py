@@ -8,14 +8,18 @@ import often
 import pytest
 
 from xaijax.models.translations.families.neighbours import Ties
-from xaijax_kernels.neighbours import AT_ONCE, nearest
+from xaijax_kernels.neighbours import nearest
+from xaijax_kernels.sizes import TRAINING
 
 POWERS = [1.0, 2.0, 3.0, float("inf")]
 
 
 @pytest.mark.slow
 @often.product(
-    {"V, F, k": [(7, 3, 7), (3000, 1, 5), (AT_ONCE + 5, 12, 3), (5000, 70, 8)], "power": POWERS}
+    {
+        "V, F, k": [(7, 3, 7), (3000, 1, 5), (TRAINING + 5, 12, 3), (5000, 70, 8)],
+        "power": POWERS,
+    }
 )
 def test_the_nearest_are_those_of_all_distances(V, F, k, power):
     """Fewer rows than a block, one column, a last part that is filled up, blocks of eight members.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import often
 import oracles
@@ -24,6 +26,8 @@ from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import xaijax as xj
+from xaijax.models.translations.families import trees as families
+from xaijax_kernels import sizes
 from xaijax_kernels.structures import averaged
 
 P = 6
@@ -184,6 +188,22 @@ def test_many_support_vectors_in_blocks() -> None:
     machine = KINDS["SVR"][0]
     got = xj.as_model(machine).predict(rows)
     np.testing.assert_allclose(got, machine.predict(rows), rtol=0, atol=300 * 2**-24 * 4)
+
+
+@pytest.mark.parametrize("name", ["SVR", "histograms", "two targets"])
+def test_programs_of_an_accelerator_give_the_same_answers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger blocks of rows, and some trees at once, level by level."""
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *given, cpu, default: default(*given))
+    monkeypatch.setattr(sizes, "head_rows", lambda *_: 512)
+    monkeypatch.setattr(families, "trees_together", lambda rows, count: count // 2)
+    machine, rows = KINDS[name][0], jnp.asarray(data(5, 1003))  # a number that nobody else asks
+    got = xj.as_jax(xj.as_model(machine))(rows)
+    wanted = machine.predict(np.asarray(rows))
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=300 * 2**-24 * 4)
+    jaxpr = str(jax.make_jaxpr(xj.as_jax(xj.as_model(machine)))(rows))
+    assert ("length=2" in jaxpr) or ("512" in jaxpr)
 
 
 @pytest.mark.slow

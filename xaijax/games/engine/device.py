@@ -28,21 +28,12 @@ from xaijax.games.engine.plan import (
 from xaijax.games.engine.programs import NAMES_LIST, Programs
 from xaijax_kernels.engine.lattice import Dispatch, Pairs, list_words
 from xaijax_kernels.engine.listed import ListedStream, group_means, list_means
-from xaijax_kernels.engine.reduce import (
-    block_of,
-    block_weights,
-    group_tiles,
-    reduce_pairs,
-    reduce_pieces,
-)
+from xaijax_kernels.engine.reduce import block_of, block_weights, reduce_pairs, reduce_pieces
 from xaijax_kernels.engine.seeds import Seeds, seeds
 from xaijax_kernels.engine.steps import operations
 from xaijax_kernels.engine.tables import put, tables_of_pairs
-from xaijax_kernels.engine.tiles import (
-    tile_rows,
-    weights_of,
-    widest_layer,
-)
+from xaijax_kernels.engine.tiles import weights_of, widest_layer
+from xaijax_kernels.sizes import group_tiles, tile_rows
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:

@@ -52,11 +52,8 @@ from xaijax.tables.table import CodedTable, CodeTable, FloatTable, Untranslatabl
 from xaijax_kernels.engine.hybrids import SLOT_BITS
 from xaijax_kernels.engine.lattice import LISTED
 from xaijax_kernels.engine.steps import operations
-from xaijax_kernels.engine.tiles import (
-    SMALLEST_OF_WIDE,
-    SMALLEST_TILE,
-    multiplications,
-)
+from xaijax_kernels.engine.tiles import multiplications
+from xaijax_kernels.sizes import SMALLEST_OF_WIDE, SMALLEST_TILE
 from xaijax_kernels.structures.base import Affine, Columnwise, Layer, Structure, largest, shapes_of
 
 PROBE_ROWS = 32

@@ -31,9 +31,7 @@ from xaijax_kernels.engine.hybrids import hybrid_rows
 from xaijax_kernels.engine.lattice import LISTED, Dispatch, Pairs, agreement_codes, list_words
 from xaijax_kernels.engine.listed import ListedStream, host_group_means, host_list_means
 from xaijax_kernels.engine.tables import tables_of_pairs
-from xaijax_kernels.engine.tiles import (
-    SMALLEST_OF_WIDE,
-)
+from xaijax_kernels.sizes import SMALLEST_OF_WIDE
 
 if TYPE_CHECKING:
     from xaijax.games.engine.evaluator import Engine

@@ -23,21 +23,9 @@ from xaijax.games.engine.dispatch import (
     shape,
 )
 from xaijax.games.engine.plan import bucket, rows_held, rows_of_call, turns_of
-from xaijax_kernels.engine.tiles import (
-    SMALLEST_TILE,
-    TILES_PER_DISPATCH,
-    counted_on,
-    platform_of,
-    tile_rows,
-    traced,
-    widest_layer,
-)
-from xaijax_kernels.structures.first_layer import (
-    LONGEST_PRODUCT,
-    PAIRS,
-    ScanShape,
-    scan_tiles,
-)
+from xaijax_kernels.engine.tiles import counted_on, platform_of, traced, widest_layer
+from xaijax_kernels.sizes import SMALLEST_TILE, TILES_PER_DISPATCH, tile_rows
+from xaijax_kernels.structures.first_layer import LONGEST_PRODUCT, PAIRS, ScanShape, scan_tiles
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:

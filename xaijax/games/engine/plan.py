@@ -20,10 +20,10 @@ from xaijax.core.errors import InputError, InputTypeError, MemoryPlanError
 from xaijax.core.process import available_host_memory
 from xaijax.games.engine.dispatch import LOOK_AHEAD, only_described
 from xaijax_kernels.engine.hybrids import SLOT_BITS
-from xaijax_kernels.engine.tiles import (
+from xaijax_kernels.engine.tiles import TileShape
+from xaijax_kernels.sizes import (
     SMALLEST_OF_WIDE,
     SMALLEST_TILE,
-    TileShape,
     rows_of_wide,
     tile_rows,
     tiles_of_dispatch,

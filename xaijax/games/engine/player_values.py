@@ -20,8 +20,8 @@ import numpy as np
 from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax_kernels.engine.lattice import agreement_codes
+from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
-from xaijax_kernels.structures.sums import WHOLE_ROWS
 
 TOGETHER = 1 << 12  # full rows in one call
 

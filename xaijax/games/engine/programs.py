@@ -25,7 +25,6 @@ from xaijax.games.engine.plan import TilePlan, capacity, tiles_that_fit
 from xaijax.models.queries.probe import RowCounts, rounding
 from xaijax_kernels.engine.seeds import runs_of_tile
 from xaijax_kernels.engine.tiles import (
-    SMALLEST_OF_WIDE,
     TileShape,
     Traced,
     counted_on,
@@ -34,6 +33,7 @@ from xaijax_kernels.engine.tiles import (
     platform_of,
     run_tiles,
 )
+from xaijax_kernels.sizes import SMALLEST_OF_WIDE
 from xaijax_kernels.structures.base import Structure, shapes_of
 
 if TYPE_CHECKING:
@@ -250,7 +250,9 @@ class Programs:
             own = shape(self.same, s.instances, score.beside(self._outputs), dtype=dtype)
         chosen = score is not None and score.chooses
         if known is not None:
-            apply = self.compiled.head(known, self.params, self.block(s.tile.rows), dtype)
+            apply = self.compiled.head(
+                known, self.params, self.block(s.tile.rows, bits or 0), dtype
+            )
         else:
             apply = self.traced().one_output if chosen else self.traced()
         run = partial(
@@ -317,9 +319,11 @@ class Programs:
         assert self._structure is not None
         return self._structure
 
-    def block(self, rows: int) -> int:
-        """Rows that the head of the structure takes at a time, of a tile of `rows`."""
-        return shapes_of(self.structure, self.params).block(rows, platform_of(self.mesh))
+    def block(self, rows: int, bits: int = 0) -> int:
+        """Rows that the head of the structure takes at a time, of a tile of `rows` in slots of
+        2^bits.
+        """
+        return shapes_of(self.structure, self.params).block(rows, platform_of(self.mesh), bits)
 
     def reduction(
         self, key: str, function: Callable[..., Any], split: tuple[bool, ...], *arguments: Any

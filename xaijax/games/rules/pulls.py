@@ -34,7 +34,6 @@ from xaijax.games.engine.programs import Programs
 from xaijax.games.measure.score import Score
 from xaijax.games.run import GameRun
 from xaijax_kernels.engine.lattice import player_words
-from xaijax_kernels.engine.tiles import counted
 from xaijax_kernels.rules.perturbed_rows import (
     HEADER,
     PerturbationSpace,
@@ -45,6 +44,7 @@ from xaijax_kernels.rules.perturbed_rows import (
     perturbed,
     run_pulls,
 )
+from xaijax_kernels.sizes import counted
 
 NAMED = 32  # draws of a pull that names them: one word of bits
 SHORT = 20  # draws of a pull where they are random: half of what a candidate gets first

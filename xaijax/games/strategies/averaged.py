@@ -26,15 +26,21 @@ from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
-from xaijax_kernels.engine.tiles import SMALLEST_TILE, counted_on
+from xaijax_kernels.engine.tiles import counted_on, platform_of
+from xaijax_kernels.sizes import (
+    MOST_DONORS,
+    ROWS_OF_MEANS,
+    SMALLEST_TILE,
+    TILES_OF_MEANS,
+    donors_at_once,
+    head_rows,
+    on_cpu,
+)
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
 
 FEWEST_DONORS = 4  # of fewer there is little to average
-MOST_DONORS = 16  # of a block: its sum is not compensated
 FILLED = 8  # blocks may have an eighth more donors than there are
-ROWS_OF_TILE = 1 << 19  # of an instance and a segment of donors, some blocks
-TILES = 16  # in a dispatch
 
 
 class ByAveragedTables:
@@ -70,7 +76,7 @@ class ByAveragedTables:
         program, cost = self._averaged(stretch.backend), self._run.cost
         assert program is not None
         cost.add_rows(stretch.here[places], program.asked)
-        recipe, *before = program.recipes()
+        recipe, *before = program.recipes(len(places))
         cost.add_calls(program.calls(len(places)), recipe)
         cost.add_runs(1, *before)
 
@@ -93,13 +99,20 @@ def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
     # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
+    platform = backend.mesh.devices.flat[0].platform
+    if not on_cpu(platform):
+        known, itemsize = engine.known, engine.replacement.dtype.itemsize
+        held = engine.memory.fits("answers", itemsize * (known.width + 4 * engine.findings.outputs))
+        most = head_rows(known.width, platform, itemsize)
+        S = donors_at_once(B, P, most, held >> P)
+        return MeansShape(P, S, 1, tile.outputs, tile.dtype) if S << P >= SMALLEST_TILE else None
     S = min(tile.rows >> P, MOST_DONORS)
     while S > 1 and -B % S > B // FILLED:
         S //= 2
     if S << P < SMALLEST_TILE:
         return None
     blocks = -(-B // S)
-    segments = -(-blocks // max(1, ROWS_OF_TILE // (S << P)))
+    segments = -(-blocks // max(1, ROWS_OF_MEANS // (S << P)))
     # What fills a segment up is not asked.
     return MeansShape(P, S, bucket(-(-blocks // segments)), tile.outputs, tile.dtype)
 
@@ -121,7 +134,7 @@ class Averaged:
         own = np.pad(given / self._scale, (0, missing)).reshape(split)
         self._totals = own.sum(axis=(1, 2))
         self._split, self._rows = split, put(donors, programs.same)
-        self.shape = replace(shape, prepared=self._prepares(engine))
+        self.shape = shape
         self._weights = put(own.astype(donors.dtype), programs.same)
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
@@ -131,8 +144,9 @@ class Averaged:
         self.asked = B << shape.P
         table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
         self._most = engine.memory.fits("results", table)  # instances at a time
-        devices = programs.mesh.size
-        self._tiles = -(-max(1, min(TILES, self._most // (LOOK_AHEAD + 1))) // devices) * devices
+        self._made: dict[int, Any] = {}  # programs by their tiles
+        self._tiles = self._dealt(max(1, min(TILES_OF_MEANS, self._most // (LOOK_AHEAD + 1))))
+        self.shape = replace(shape, prepared=self._prepares(engine))
         # If two dispatches run at the same time they are made alike, or one core waits for the
         # other; where the turns of a loop must be known, all tiles that there is room for are made.
         self._alike = 1 if counted_on(programs.mesh) else THREADS
@@ -144,11 +158,13 @@ class Averaged:
 
     def _prepares(self, engine: Engine) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
-        programs = self._programs
-        if not shapes_of(programs.structure, programs.params).prepares:
+        p = self._programs
+        if not shapes_of(p.structure, p.params).prepares(platform_of(p.mesh)):
             return False
-        held = self._prepared
-        return engine.memory.fits("results", held.size * held.dtype.itemsize) > 0
+        held = self._prepared.size * self._prepared.dtype.itemsize
+        if not on_cpu(platform_of(p.mesh)):  # with the instances of a dispatch
+            held += held * self._tiles // len(self._rows)
+        return engine.memory.fits("results", held) > 0
 
     @cached_property
     def _prepared(self) -> jax.ShapeDtypeStruct:
@@ -159,7 +175,7 @@ class Averaged:
     def _preparing(self) -> ProgramRecipe:
         """Recipe of the program that makes it."""
         p, P = self._programs, self._P
-        function = partial(prepared_rows, p.structure.of, P)
+        function = partial(prepared_rows, p.structure.of, P, False, platform_of(p.mesh))
         arguments = (p.params, self._rows, p.players)
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
         return ProgramRecipe(key, function, arguments, what=what, results=p.same)
@@ -201,8 +217,9 @@ class Averaged:
 
     def _tables(self, codes: np.ndarray, done: Done) -> tuple[np.ndarray, ...]:
         """(v(S) [n, 2^P, K], f(x) [n, K], spans [n], whether all is well [n]), float64."""
-        programs, segments, T = self._programs, self._segments, self._tiles
+        programs, segments = self._programs, self._segments
         n, K = len(codes), self.shape.outputs
+        T = self._turns(n)
         rows = np.zeros((programs.sizes.instances, codes.shape[1]), codes.dtype)
         rows[:n] = codes
         fixed = (
@@ -221,10 +238,10 @@ class Averaged:
         )
         top, bottom = np.full((n, K), -np.inf), np.full((n, K), np.inf)
         dispatches = Dispatches(programs.mesh, programs.compiled.clock, T)
-        step = self._step(len(work))
+        step = self._step(len(work), T)
         parts = ((some, some) for some in (work[t : t + step] for t in range(0, len(work), step)))
         with np.errstate(invalid="ignore"):  # of scores that are not finite
-            for dispatch in dispatches.run(self._program, (*fixed, programs.players), parts):
+            for dispatch in dispatches.run(self._program(T), (*fixed, programs.players), parts):
                 some, (high, low, ends, bad) = dispatch.asked, dispatch.read()
                 sums = high.astype(np.float64) + low
                 sums += ends[:, :1] * self._totals[some[:, 1], None, None]
@@ -240,34 +257,50 @@ class Averaged:
             tables *= self._scale
             return tables, full, (top - bottom).max(axis=1), well
 
-    def _step(self, tiles: int) -> int:
-        """Tiles of a dispatch, given their number in all."""
-        dispatches = -(-tiles // self._tiles)
+    def _dealt(self, tiles: int) -> int:
+        """`tiles`, up to as many for each device."""
+        devices = self._programs.mesh.size
+        return -(-tiles // devices) * devices
+
+    def _turns(self, n: int) -> int:
+        """Tiles that the program of n instances has: where it makes the turns of all, a power of
+        two of them is enough for a few instances.
+        """
+        if not counted_on(self._programs.mesh):
+            return self._tiles
+        return min(self._tiles, self._dealt(1 << (n * self._segments - 1).bit_length()))
+
+    def _step(self, tiles: int, T: int) -> int:
+        """Tiles of a dispatch of up to T, given their number in all."""
+        dispatches = -(-tiles // T)
         dispatches = min(tiles, -(-dispatches // self._alike) * self._alike)
         return -(-tiles // max(dispatches, 1)) or 1
 
     def calls(self, n: int) -> int:
         """Dispatches of n instances."""
         step = min(self._most, self._programs.sizes.instances)
-        sizes = [step] * (n // step) + [n % step]
-        tiles = [size * self._segments for size in sizes]
-        return sum(-(-some // self._step(some)) for some in tiles)
+        sizes = [step] * (n // step) + [n % step] * (n % step > 0)
+        tiles = [(size * self._segments, self._turns(size)) for size in sizes]
+        return sum(-(-some // self._step(some, T)) for some, T in tiles)
 
-    def recipes(self) -> list[ProgramRecipe]:
-        """Recipes of all programs that instances run."""
-        return [self.recipe(), *([self._preparing()] if self.shape.prepared else [])]
+    def recipes(self, n: int | None = None) -> list[ProgramRecipe]:
+        """Recipes of all programs that n instances run; None: as many as fill a dispatch."""
+        T = self._tiles if n is None else self._turns(n)
+        return [self.recipe(T), *([self._preparing()] if self.shape.prepared else [])]
 
-    def recipe(self) -> ProgramRecipe:
-        """What the program of a dispatch is compiled of."""
+    def recipe(self, T: int) -> ProgramRecipe:
+        """What the program of a dispatch of T tiles is compiled of."""
         p = self._programs
         held = self._prepared if self.shape.prepared else self._rows
         donors = shape_of(p.same, *self._split, *held.shape[1:], dtype=held.dtype)
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
-        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, self._tiles, 3)
+        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, T, 3)
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
-        rows = p.block(self.shape.rows)
+        D = 1 if on_cpu(platform_of(p.mesh)) else self.shape.blocks
+        rows = p.block(self.shape.rows * D, self.shape.P)
         return p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
 
-    @cached_property
-    def _program(self) -> Any:
-        return self._programs.compiled.program(self.recipe())
+    def _program(self, T: int) -> Any:
+        if T not in self._made:
+            self._made[T] = self._programs.compiled.program(self.recipe(T))
+        return self._made[T]

@@ -20,6 +20,7 @@ from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.plan import rows_of_call, turns_of
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
+from xaijax_kernels import sizes
 from xaijax_kernels.engine import tiles as tiling
 from xaijax_kernels.engine.steps import numbers_made, operations
 from xaijax_kernels.games.sampling import LINES, PLACES, Wheel, fractions
@@ -325,7 +326,7 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     D = -(-every // -(-every // D))
     D += D % 2 if even else 0
     n = max(1, rows // (D * S))
-    T = tiling.tiles_of_dispatch(n * D * S, each, platform)
+    T = sizes.tiles_of_dispatch(n * D * S, each, platform)
     if limits.batch_rows is not None:
         T = -(-limits.batch_rows // (n * D * S))
     V = min(-(-every // D), T)
@@ -338,10 +339,10 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
-    rows = tiling.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
+    rows = sizes.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
     if platform != "cpu":  # each line has its points in a row: no power of two is needed
         return rows_of_call(rows, platform)
-    return tiling.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
+    return sizes.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 
 # A line runs from a donor (t = 0) to the instance (t = 1). All instances share donors and places.

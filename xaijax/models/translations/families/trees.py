@@ -35,6 +35,7 @@ from xaijax.models.translations.registry import (
     two,
 )
 from xaijax.tables.table import Untranslatable
+from xaijax_kernels.sizes import trees_together
 from xaijax_kernels.structures.named import xaijax_leaf_sums
 
 
@@ -491,12 +492,16 @@ def _wide(goes_left: np.ndarray, width: int) -> np.ndarray:
     return np.concatenate([goes_left, np.repeat(goes_left[:, -1:], missing, axis=1)], axis=1)
 
 
-def leaf_of(params: Any, rows: Any, root: Any, levels: int, missing: bool) -> Any:
-    """The leaf that each row reaches from one root, int32 [R].
+def leaf_of(
+    params: Any, rows: Any, root: Any, levels: int, missing: bool, unroll: int | None = None
+) -> Any:
+    """The leaf that each row reaches from one root, int32 [R], or from each of some, [R, roots].
 
     missing: rows may hold NaN, which goes where its node says; else it is not looked at.
     """
+    dims = rows.shape[:1] + jnp.shape(root)
     flat, first = rows.ravel(), jnp.arange(rows.shape[0], dtype="int32") * rows.shape[1]
+    first = first.reshape(-1, *[1] * jnp.ndim(root))
 
     def step(_: Any, at: Any) -> Any:
         x = _at(flat, first + _at(params["feature"], at))
@@ -510,23 +515,33 @@ def leaf_of(params: Any, rows: Any, root: Any, levels: int, missing: bool) -> An
             right &= ~(jnp.isnan(x) & _at(params["missing_left"], at))
         return _at(params["left"], at) + right
 
-    return jax.lax.fori_loop(0, levels, step, jnp.full(rows.shape[0], root, "int32"))
+    start = jnp.full(dims, root, "int32")
+    return jax.lax.fori_loop(0, levels, step, start, unroll=unroll)
 
 
 def sums(params: Any, rows: Any, levels: int, missing: bool) -> Any:
     """The sum over trees of their leaves' values, [R, K].
 
     One tree after another: on a CPU five times as fast as all at once, since a tree's nodes and the
-    rows' places in it stay in the cache.
+    rows' places in it stay in the cache. On a GPU and a TPU, some trees at once, level by level.
     """
 
     def add(total: Any, root: Any) -> tuple[Any, None]:
         leaf = leaf_of(params, rows, root, levels, missing)
         return total + _at(params["value"], leaf), None
 
-    value = params["value"]
+    def add_some(total: Any, roots: Any) -> tuple[Any, None]:
+        leaf = leaf_of(params, rows, roots, levels, missing, unroll=max(1, levels))
+        return total + _at(params["value"], leaf).sum(axis=1), None
+
+    value, roots = params["value"], params["roots"]
     none = jnp.zeros((rows.shape[0], value.shape[1]), value.dtype)
-    return jax.lax.scan(add, none, params["roots"])[0]
+    some = trees_together(len(rows), len(roots))
+    return jax.lax.platform_dependent(
+        none,
+        cpu=lambda none: jax.lax.scan(add, none, roots)[0],
+        default=lambda none: jax.lax.scan(add_some, none, roots.reshape(-1, some))[0],
+    )
 
 
 def _at(array: Any, places: Any) -> Any:
