@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
-from xaijax.estimators.exact import by_pairs
+from xaijax.estimators.driver import by_pairs
 
 import xaijax
 from bench.models import continuous, forward, gpt, mlp, transformer, vit

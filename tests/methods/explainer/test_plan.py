@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,8 +15,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
 from xaijax.games.engine import dispatch
-from xaijax.games.engine import plan as plan_module
 from xaijax.games.engine.dispatch import Compiled, Program
+from xaijax.games.engine.plan import free_memory
 from xaijax.models.queries.findings import ProgramCache
 
 RNG = np.random.default_rng(0)
@@ -133,11 +134,12 @@ def test_a_plan_counts_the_runs_of_each_program(
 
 def test_a_described_device_needs_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices of a topology are for compilers: nothing is compiled here, and none can be asked."""
-    for module in (plan_module, dispatch):
-        monkeypatch.setattr(module, "only_described", lambda device: True)
-    devices = jax.devices()[:1]
+    client = SimpleNamespace(runtime_type="compile_only_runtime")
+    chip = SimpleNamespace(platform="tpu", device_kind="TPU v5 lite", client=client)
     with pytest.raises(xj.InputError, match="topology, which does not state their memory.*max_mem"):
-        xj.Explainer(xj.as_model(network), X[:10], devices=devices).plan(X)
+        free_memory(chip)
+    monkeypatch.setattr(dispatch, "only_described", lambda device: True)
+    devices = jax.devices()[:1]
     wide = xj.as_model(lambda Z: (Z[:, :1] * jnp.ones(1 << 22)).sum(axis=1))
     monkeypatch.setattr(Compiled, "program", None)  # no program is compiled before the refusal
     with pytest.raises(

@@ -354,7 +354,7 @@ def free_memory(device: Any) -> int:
 
     Raises InputError for a device of a topology, which nobody can ask.
     """
-    if only_described(device):
+    if device.platform != "cpu" and only_described(device):
         raise InputError(
             f"devices= are {device.device_kind} of a topology, which does not state their memory. "
             "Say max_memory=, for example half of what such a device has, in bytes."
