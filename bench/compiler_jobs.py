@@ -19,10 +19,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
-from xaijax.estimators.driver import by_pairs
 
 import xaijax
 from bench.models import continuous, forward, gpt, mlp, transformer, vit
+from xaijax.estimators.driver import by_pairs
 from xaijax.games import queries
 from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 from xaijax.games.strategies.totals import Weights

@@ -206,3 +206,48 @@ def trees_together(rows: int, trees: int) -> int:
 # cache. GPU and TPU: a tile has as many rows as what is made of each allows (`tile_rows`), and
 # more training rows would only take memory.
 TRAINING = 2048
+
+
+# Rows of one call of a head over those of a plain tile. GPU: a turn starts some 10 kernels, and a
+# layer of these rows, 42 MB, stays in the 50 MB of an H200's L2. TPU: a turn has some 25 small
+# steps of 2,000 cycles, whatever its rows; two layers of these rows stay in a v5e's VMEM.
+LARGER = {"gpu": 5 / 4, "tpu": 2}
+STEPS_OF_TURNS = 4
+
+
+def rows_of_call(rows: int, platform: str) -> int:
+    """Rows of one call of a head on an accelerator, where a plain tile has `rows`."""
+    return int(rows * LARGER.get(platform, LARGER["gpu"]))
+
+
+def turns_of(needed: int, T: int, devices: int) -> int:
+    """Turns of a dispatch that makes all of them: T, or fewer for a small question; few different
+    numbers, so that similar questions run one program.
+    """
+    step = -(-T // STEPS_OF_TURNS // devices) * devices
+    return min(T, -(-max(1, needed) // step) * step)
+
+
+# Walks along orders of players.
+
+LONGEST_BLOCK = 64  # sizes that go through the head in one call
+# A CPU takes its layers through the cache of a core: few sizes, which XLA then writes out without a
+# loop, and an eighth of a plain tile. For a 64-64-64-1 with 100 donors the head alone is then 0.80
+# to 0.96 of the processor time; in blocks of 64 and full tiles it is 0.65 to 0.76.
+LONGEST_ON_CPU = 8
+SHARE_ON_CPU = 8
+# Sizes that one product with a triangle makes: the side of a TPU's unit, which takes as long for
+# fewer.
+LONGEST_PRODUCT = 128
+
+# Lists of coalitions, by a layer that adds.
+
+ROWS_OF_LIST = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
+NUMBERS_OF_LIST = 1 << 20  # of such parts, where a usual tile has fewer rows
+INSTANCES_OF_LIST = 16  # of a tile
+# Coalitions of a tile of an accelerator, where one call of the head takes several instances. A list
+# is filled up to whole tiles: that of 2,050 coalitions by an eighth.
+COALITIONS_OF_LIST = 1 << 8
+CALLS_OF_LIST = 8  # for which the donors' parts are made once
+LEAST_CALLS = 2  # of one, no loop would be left, and what a turn does might be compiled otherwise
+TILES_OF_LIST = 16  # in a dispatch

@@ -240,7 +240,8 @@ def program_kernels(explainer: Explainer) -> int:
     evaluator = explainer._evaluator
     assert evaluator is not None
     kept = evaluator.engine.compiled.kept.values()
-    return max((kernels(one.call.as_text()) for one in kept if isinstance(one, Program)), default=0)
+    calls: list[Any] = [one.call for one in kept if isinstance(one, Program)]
+    return max((kernels(call.as_text()) for call in calls), default=0)
 
 
 def forward_seconds(problem: Problem, devices: list[Any], rows: int) -> float:

@@ -25,16 +25,13 @@ from jax.sharding import Mesh
 
 from xaijax_kernels.engine.reduce import any_bad, compensated, compensated_at_once
 from xaijax_kernels.engine.tiles import counted_on, over_tiles, tile_by_tile
-from xaijax_kernels.sizes import SMALLEST_TILE
+from xaijax_kernels.sizes import LONGEST_PRODUCT, SMALLEST_TILE
 from xaijax_kernels.structures.base import Layer
 
 UNROLL = 16  # steps of the sum that are written out in one loop body
 # A loop over pairs is compiled in vectors of them, and what is left of its end in another way, so
 # that a pair's bits would depend on its place: a whole number of vectors has no such end.
 PAIRS = 16
-# Sizes that one product with a triangle makes: the side of a TPU's unit, which takes as long for
-# fewer.
-LONGEST_PRODUCT = 128
 FEW_TERMS = 8  # are added one by one to the sums before them
 
 

@@ -22,21 +22,26 @@ from xaijax.games.engine.dispatch import (
     put,
     shape,
 )
-from xaijax.games.engine.plan import bucket, rows_held, rows_of_call, turns_of
+from xaijax.games.engine.plan import bucket, rows_held
 from xaijax_kernels.engine.tiles import counted_on, platform_of, traced, widest_layer
-from xaijax_kernels.sizes import SMALLEST_TILE, TILES_PER_DISPATCH, tile_rows
-from xaijax_kernels.structures.first_layer import LONGEST_PRODUCT, PAIRS, ScanShape, scan_tiles
+from xaijax_kernels.sizes import (
+    LONGEST_BLOCK,
+    LONGEST_ON_CPU,
+    LONGEST_PRODUCT,
+    SHARE_ON_CPU,
+    SMALLEST_TILE,
+    TILES_PER_DISPATCH,
+    on_cpu,
+    rows_of_call,
+    tile_rows,
+    turns_of,
+)
+from xaijax_kernels.structures.first_layer import PAIRS, ScanShape, scan_tiles
 from xaijax_kernels.structures.named import NAMED
 
 if TYPE_CHECKING:
     from xaijax.games.engine.evaluator import Engine
 
-LONGEST_BLOCK = 64  # sizes that go through the head in one call
-# A CPU takes its layers through the cache of a core: few sizes, which XLA then writes out without a
-# loop, and an eighth of a plain tile. For a 64-64-64-1 with 100 donors the head alone is then 0.80
-# to 0.96 of the processor time; in blocks of 64 and full tiles it is 0.65 to 0.76.
-LONGEST_ON_CPU = 8
-SHARE_ON_CPU = 8
 MOST_INSTANCES = 32  # of one tile: a lone instance is padded to no more than this
 ORDERS = 32  # on the device at a time
 LOOK_AHEAD = 1  # a dispatch of walks is long, and its results are large
@@ -49,7 +54,7 @@ def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
     On accelerators a turn takes all sizes at once, of as many walks as fill the tile.
     """
     longest = LONGEST_BLOCK
-    if platform != "cpu" and 2 * P <= rows:
+    if not on_cpu(platform) and 2 * P <= rows:
         tpu, rows = platform == "tpu", rows_of_call(rows, platform)
         chunks = -(-P // LONGEST_PRODUCT) if tpu else 1
         L = -(-P // chunks) * chunks
@@ -58,7 +63,7 @@ def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
         donors = min(bucket(-(-B // segments)), lanes)
         by = "products" if tpu else "sums"
         return ScanShape(P, lanes // donors, donors, L, K, dtype, by)
-    if platform == "cpu":
+    if on_cpu(platform):
         longest, rows = LONGEST_ON_CPU, max(rows // SHARE_ON_CPU, SMALLEST_TILE)
     block = -(-P // -(-P // longest))
     lanes = max(1, rows // (2 * block) // PAIRS) * PAIRS

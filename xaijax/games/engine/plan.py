@@ -199,26 +199,6 @@ def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryP
     return max(1, min(by_pairs, rows_at_a_time(bytes_per_row, memory)))
 
 
-# Rows of one call of a head over those of a plain tile. GPU: a turn starts some 10 kernels, and a
-# layer of these rows, 42 MB, stays in the 50 MB of an H200's L2. TPU: a turn has some 25 small
-# steps of 2,000 cycles, whatever its rows; two layers of these rows stay in a v5e's VMEM.
-LARGER = {"gpu": 5 / 4, "tpu": 2}
-STEPS_OF_TURNS = 4
-
-
-def rows_of_call(rows: int, platform: str) -> int:
-    """Rows of one call of a head on an accelerator, where a plain tile has `rows`."""
-    return int(rows * LARGER.get(platform, LARGER["gpu"]))
-
-
-def turns_of(needed: int, T: int, devices: int) -> int:
-    """Turns of a dispatch that makes all of them: T, or fewer for a small question; few different
-    numbers, so that similar questions run one program.
-    """
-    step = -(-T // STEPS_OF_TURNS // devices) * devices
-    return min(T, -(-max(1, needed) // step) * step)
-
-
 def rows_held(rows: int, bytes_per_row: int, most: int) -> int:
     """Rows that a program has room for, for a question of `rows` of them.
 

@@ -22,24 +22,27 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, ProgramRecipe
 from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.plan import bucket, capacity, power_below, rows_of_call, turns_of
+from xaijax.games.engine.plan import bucket, capacity, power_below
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
 from xaijax_kernels.engine.tiles import counted_on, platform_of
+from xaijax_kernels.sizes import (
+    CALLS_OF_LIST,
+    COALITIONS_OF_LIST,
+    INSTANCES_OF_LIST,
+    LEAST_CALLS,
+    NUMBERS_OF_LIST,
+    ROWS_OF_LIST,
+    TILES_OF_LIST,
+    on_cpu,
+    rows_of_call,
+    turns_of,
+)
 from xaijax_kernels.structures.base import shapes_of
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 
 FEWEST_DONORS = 4  # x's part of a coalition is made once for all of them
-ROWS_OF_TILE = 1 << 12  # for each instance: the donors' parts of this number of rows are kept
-NUMBERS_OF_TILE = 1 << 20  # of such parts, where a usual tile has fewer rows
-INSTANCES = 16  # of a tile
-# Coalitions of a tile of an accelerator, where one call of the head takes several instances. A list
-# is filled up to whole tiles: that of 2,050 coalitions by an eighth.
-COALITIONS = 1 << 8
-CALLS_OF_TILE = 8  # for which the donors' parts are made once
-LEAST_CALLS = 2  # of one, no loop would be left, and what a turn does might be compiled otherwise
-TILES = 16  # in a dispatch
 LEAST_ROWS = 16  # whose parts of players are held
 
 
@@ -58,7 +61,7 @@ class ByParts:
     def holds_answers(self) -> bool:
         """See `BySubsets`. A CPU has no loop to fill, and its chunks stay as they are."""
         backend = self._run.backend()
-        return not isinstance(backend, DeviceBackend) or platform_of(backend.mesh) == "cpu"
+        return not isinstance(backend, DeviceBackend) or on_cpu(platform_of(backend.mesh))
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances, or none; bool [n]."""
@@ -112,22 +115,22 @@ class Listed:
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure, programs.params)
         platform = platform_of(programs.mesh)
-        cpu = platform == "cpu"
+        cpu = on_cpu(platform)
         block = programs.block(tile.rows) if cpu else rows_of_call(tile.rows, platform)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions, blocks, beside = block // together, 1, 0
         if cpu:
-            most = min(ROWS_OF_TILE, max(tile.rows, NUMBERS_OF_TILE // known.width))
+            most = min(ROWS_OF_LIST, max(tile.rows, NUMBERS_OF_LIST // known.width))
             blocks = max(1, most // block)
         else:
-            coalitions = min(COALITIONS, power_below(coalitions))
+            coalitions = min(COALITIONS_OF_LIST, power_below(coalitions))
         held = coalitions * blocks * tile.outputs * 2 * programs.donors.dtype.itemsize
         fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
-        instances = min(INSTANCES, fits)
+        instances = min(INSTANCES_OF_LIST, fits)
         if not cpu:
             beside = min(max(1, block // (coalitions * together)), fits)
-            instances = beside * min(CALLS_OF_TILE, fits // beside)
+            instances = beside * min(CALLS_OF_LIST, fits // beside)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
@@ -140,7 +143,7 @@ class Listed:
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, beside, instances)
         self._width = known.width
         devices = programs.mesh.size
-        self._tiles = -(-max(1, min(TILES, fits // instances)) // devices) * devices
+        self._tiles = -(-max(1, min(TILES_OF_LIST, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
         # By the coalitions and the rows that it holds; to find it takes as long as a small run.
         self._program = cache(lambda *held: programs.compiled.program(self.recipe(*held)))

@@ -17,7 +17,6 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
 from xaijax.games.engine.evaluator import Engine
-from xaijax.games.engine.plan import rows_of_call, turns_of
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels import sizes
@@ -135,7 +134,7 @@ class GradientPrograms:
         s, mesh = self.sizes, self.placement.mesh
         if not tiling.counted_on(mesh):
             return s.groups
-        return turns_of(-(-N // s.instances), s.groups, mesh.size)
+        return sizes.turns_of(-(-N // s.instances), s.groups, mesh.size)
 
     def recipe(self, work: Work) -> ProgramRecipe:
         """The recipe that the program is compiled from."""
@@ -340,8 +339,8 @@ def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> in
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
     rows = sizes.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    if platform != "cpu":  # each line has its points in a row: no power of two is needed
-        return rows_of_call(rows, platform)
+    if not sizes.on_cpu(platform):  # each line has its points in a row: no power of two is needed
+        return sizes.rows_of_call(rows, platform)
     return sizes.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 

@@ -188,8 +188,8 @@ def by_trees(forest: Any, head: Callable[..., Any]) -> Callable[..., Any]:
             seen = rows.astype(np.float32)
         if seen.shape[1:] != (forest.n_features_in_,) or not np.isfinite(seen).all():
             return head(rows)
-        mean = sum(tree.tree_.predict(seen) for tree in forest.estimators_)
-        mean = mean / len(forest.estimators_)
+        total: Any = sum(tree.tree_.predict(seen) for tree in forest.estimators_)
+        mean = total / len(forest.estimators_)
         mean = mean if hasattr(forest, "classes_") else mean[:, 0]
         if same is None:
             wanted = head(rows)
