@@ -42,6 +42,7 @@ def explained(widths: tuple[int, ...]) -> dict[str, xj.Explanation]:
 
 def main(picture: str = "precision.png") -> xj.Explanation:
     """Draw the errors, and print them as the table of docs/accelerators.md."""
+    found: dict[str, xj.Explanation] = {}
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
     for place, (name, widths) in enumerate(NETWORKS.items()):
         found = explained(widths)

@@ -22,11 +22,6 @@ def kind_of(platform: str) -> str:
     return platform if platform in ("cpu", "tpu") else "gpu"
 
 
-def on_cpu(platform: str) -> bool:
-    """Whether programs are laid out for a core's cache; otherwise for few, large operations."""
-    return platform == "cpu"
-
-
 # Tiles: the rows of one call of a model.
 
 TILES_PER_DISPATCH = 32
@@ -157,7 +152,7 @@ _OF_TERMS = 256
 
 def rows_of_terms(terms: int, platform: str) -> int:
     """Rows whose terms (support vectors) are made together; on a GPU and a TPU as for a layer."""
-    if on_cpu(platform):
+    if platform == "cpu":
         return _OF_TERMS
     return max(_OF_TERMS, 1 << head_rows(max(1, terms), platform).bit_length() - 1)
 
@@ -172,7 +167,7 @@ def pairs_together(terms: int, players: int, platform: str, pairs: int) -> int:
 
     CPU: two, which two cores share. GPU and TPU: as a layer of the tables' rows.
     """
-    if on_cpu(platform):
+    if platform == "cpu":
         return 2 if pairs % 2 == 0 else 1
     tables = (1 << players // 2) + (1 << players - players // 2)
     return blocks_of(pairs, max(1, head_rows(max(1, terms), platform) // tables), 0)

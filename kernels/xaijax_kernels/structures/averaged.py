@@ -43,7 +43,6 @@ from xaijax_kernels.engine.tiles import (
     room_of,
     tile_by_tile,
 )
-from xaijax_kernels.sizes import on_cpu
 from xaijax_kernels.structures.base import Head, Layer
 from xaijax_kernels.structures.sums import sums_of_choices
 
@@ -129,7 +128,7 @@ def mean_tables(
         # Only a CPU has to save exponentials; CUDA would ask the host which way a tile takes.
         rows = known.block(shape.rows, platform, shape.P)
         given = known, scores, rows, x.dtype, each[: shape.P]
-        chances = chances_of(*given) if on_cpu(platform) and not known_trip_counts else None
+        chances = chances_of(*given) if platform == "cpu" and not known_trip_counts else None
 
         def tile(one):
             if chances is None:
@@ -198,7 +197,7 @@ def mean_tables(
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
         # Small products are made of all tiles together, before the loop.
-        rows = x[work[:, 0]] if not on_cpu(platform) else None
+        rows = x[work[:, 0]] if platform != "cpu" else None
         rows = made(rows) if rows is not None and shape.prepared else rows
 
         def of_turn(t):

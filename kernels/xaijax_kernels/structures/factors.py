@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from xaijax_kernels import sizes
 from xaijax_kernels.engine.tiles import folded
-from xaijax_kernels.sizes import on_cpu
 from xaijax_kernels.structures.base import whole_vectors
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -115,7 +114,7 @@ class Boxes:
             of_x, of_donor = (((row >> bit) & 1).astype(own.dtype) for row in (x, donor))
             return sums_at_subsets(own, jnp.ones_like(own[:, 0]), of_x, of_donor)
 
-        if not on_cpu(platform):
+        if platform != "cpu":
             return jax.vmap(lambda donor: subsets(coefficients, x, donor))(donors)
         reached = (x | donors) == jnp.uint32((1 << players) - 1)
         upto = jnp.cumsum(reached.astype(jnp.int32), axis=1)  # [S, L]

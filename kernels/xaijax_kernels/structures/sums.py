@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows, on_cpu
+from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 
@@ -242,11 +242,11 @@ class SumOfTerms(Layer):
         bits = kept.shape[1] - 1
         block = self.block(len(kept) << bits, platform, bits)
         given = self._times, self.bias, block, head, x, donors, kept
-        return subsets_of_sums(*given) if on_cpu(platform) else subsets_at_once(*given, platform)
+        return subsets_of_sums(*given) if platform == "cpu" else subsets_at_once(*given, platform)
 
     def prepares(self, platform: str) -> bool:
         """See `Layer.prepares`: on a CPU the tables are few of a pair's additions."""
-        return not on_cpu(platform)
+        return platform != "cpu"
 
     def prepared(self, columns: jax.Array, own: jax.Array, kept: bool, platform: str) -> jax.Array:
         """See `Layer.prepared`: tables of what the first and the other players add, [R, 2^l +
@@ -278,7 +278,7 @@ class SumOfTerms(Layer):
     def block(self, rows: int, platform: str, bits: int = 0) -> int:
         """See `Layer.block`."""
         most = head_rows(self.width, platform, self.bias.dtype.itemsize)
-        if on_cpu(platform):
+        if platform == "cpu":
             return min(rows, max(self._least_rows, most))
         return blocks_of(rows, most, bits)
 

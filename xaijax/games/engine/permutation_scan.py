@@ -31,7 +31,6 @@ from xaijax_kernels.sizes import (
     SHARE_ON_CPU,
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
-    on_cpu,
     rows_of_call,
     tile_rows,
     turns_of,
@@ -54,7 +53,7 @@ def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
     On accelerators a turn takes all sizes at once, of as many walks as fill the tile.
     """
     longest = LONGEST_BLOCK
-    if not on_cpu(platform) and 2 * P <= rows:
+    if platform != "cpu" and 2 * P <= rows:
         tpu, rows = platform == "tpu", rows_of_call(rows, platform)
         chunks = -(-P // LONGEST_PRODUCT) if tpu else 1
         L = -(-P // chunks) * chunks
@@ -63,7 +62,7 @@ def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> 
         donors = min(bucket(-(-B // segments)), lanes)
         by = "products" if tpu else "sums"
         return ScanShape(P, lanes // donors, donors, L, K, dtype, by)
-    if on_cpu(platform):
+    if platform == "cpu":
         longest, rows = LONGEST_ON_CPU, max(rows // SHARE_ON_CPU, SMALLEST_TILE)
     block = -(-P // -(-P // longest))
     lanes = max(1, rows // (2 * block) // PAIRS) * PAIRS

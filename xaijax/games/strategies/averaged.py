@@ -26,15 +26,14 @@ from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
-from xaijax_kernels.engine.tiles import counted_on, platform_of
 from xaijax_kernels.sizes import (
     MOST_DONORS,
     ROWS_OF_MEANS,
     SMALLEST_TILE,
     TILES_OF_MEANS,
+    counted,
     donors_at_once,
     head_rows,
-    on_cpu,
 )
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import shapes_of
@@ -100,7 +99,7 @@ def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
     platform = backend.mesh.devices.flat[0].platform
-    if not on_cpu(platform):
+    if platform != "cpu":
         known, itemsize = engine.known, engine.replacement.dtype.itemsize
         held = engine.memory.fits("answers", itemsize * (known.width + 4 * engine.findings.outputs))
         most = head_rows(known.width, platform, itemsize)
@@ -122,6 +121,8 @@ class Averaged:
 
     def __init__(self, engine: Engine, programs: Programs, shape: MeansShape) -> None:
         self._programs, self._P = programs, shape.P
+        self._platform = programs.mesh.devices.flat[0].platform
+        self._counted = counted(self._platform)
         given = engine.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
@@ -149,7 +150,7 @@ class Averaged:
         self.shape = replace(shape, prepared=self._prepares(engine))
         # If two dispatches run at the same time they are made alike, or one core waits for the
         # other; where the turns of a loop must be known, all tiles that there is room for are made.
-        self._alike = 1 if counted_on(programs.mesh) else THREADS
+        self._alike = 1 if self._counted else THREADS
 
     @property
     def holds(self) -> bool:
@@ -159,10 +160,10 @@ class Averaged:
     def _prepares(self, engine: Engine) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
         p = self._programs
-        if not shapes_of(p.structure, p.params).prepares(platform_of(p.mesh)):
+        if not shapes_of(p.structure, p.params).prepares(self._platform):
             return False
         held = self._prepared.size * self._prepared.dtype.itemsize
-        if not on_cpu(platform_of(p.mesh)):  # with the instances of a dispatch
+        if self._platform != "cpu":  # with the instances of a dispatch
             held += held * self._tiles // len(self._rows)
         return engine.memory.fits("results", held) > 0
 
@@ -175,7 +176,7 @@ class Averaged:
     def _preparing(self) -> ProgramRecipe:
         """Recipe of the program that makes it."""
         p, P = self._programs, self._P
-        function = partial(prepared_rows, p.structure.of, P, False, platform_of(p.mesh))
+        function = partial(prepared_rows, p.structure.of, P, False, self._platform)
         arguments = (p.params, self._rows, p.players)
         key, what = ("prepared rows", p.structure, P), "donors, prepared"
         return ProgramRecipe(key, function, arguments, what=what, results=p.same)
@@ -266,7 +267,7 @@ class Averaged:
         """Tiles that the program of n instances has: where it makes the turns of all, a power of
         two of them is enough for a few instances.
         """
-        if not counted_on(self._programs.mesh):
+        if not self._counted:
             return self._tiles
         return min(self._tiles, self._dealt(1 << (n * self._segments - 1).bit_length()))
 
@@ -296,7 +297,7 @@ class Averaged:
         x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
         tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, T, 3)
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
-        D = 1 if on_cpu(platform_of(p.mesh)) else self.shape.blocks
+        D = 1 if self._platform == "cpu" else self.shape.blocks
         rows = p.block(self.shape.rows * D, self.shape.P)
         return p.means(mean_tables, "averaged tables", self.shape, rows, arguments)
 

@@ -35,7 +35,6 @@ from xaijax_kernels.sizes import (
     NUMBERS_OF_LIST,
     ROWS_OF_LIST,
     TILES_OF_LIST,
-    on_cpu,
     rows_of_call,
     turns_of,
 )
@@ -61,7 +60,7 @@ class ByParts:
     def holds_answers(self) -> bool:
         """See `BySubsets`. A CPU has no loop to fill, and its chunks stay as they are."""
         backend = self._run.backend()
-        return not isinstance(backend, DeviceBackend) or on_cpu(platform_of(backend.mesh))
+        return not isinstance(backend, DeviceBackend) or platform_of(backend.mesh) == "cpu"
 
     def takes(self, n: int, differs: np.ndarray | None, C: int) -> np.ndarray:
         """All of n instances, or none; bool [n]."""
@@ -115,7 +114,7 @@ class Listed:
         tile, self._B = backend.sizes.tile, donors
         known = shapes_of(programs.structure, programs.params)
         platform = platform_of(programs.mesh)
-        cpu = on_cpu(platform)
+        cpu = platform == "cpu"
         block = programs.block(tile.rows) if cpu else rows_of_call(tile.rows, platform)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)

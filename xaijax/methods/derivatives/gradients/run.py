@@ -339,7 +339,7 @@ def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> in
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
     rows = sizes.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    if not sizes.on_cpu(platform):  # each line has its points in a row: no power of two is needed
+    if platform != "cpu":  # each line has its points in a row: no power of two is needed
         return sizes.rows_of_call(rows, platform)
     return sizes.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
