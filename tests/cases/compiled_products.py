@@ -157,7 +157,7 @@ def main(target: str) -> None:
     found, platform, options = {}, "cpu", {}
     if target != "cpu":
         made = compilers.TARGETS[target]
-        devices = made.devices()
+        devices = made.devices
         platform = devices[0].platform
         options = {"devices": devices, "max_memory": made.memory}
     for precision in ("float32", "tf32", "bfloat16"):

@@ -24,6 +24,8 @@ from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
 from bench import compilers
+from bench.environments import compilers_environment
+from bench.frame import NotRun
 from xaijax.games.engine.evaluator import Engine
 from xaijax.games.engine.plan import refuse_precision
 
@@ -268,10 +270,10 @@ def test_products_as_compiled_for_a_cpu():
 @pytest.mark.parametrize("target", ["v5e:1x1", "h200"])
 def test_products_as_compiled_for_an_accelerator(target):
     """In a process of the environment that has the compiler."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    python = cache / "xaijax" / compilers.TARGETS[target].environment / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"no environment in {python.parents[1]}: make compilers")
+    try:
+        python = compilers_environment(compilers.TARGETS[target].environment)
+    except NotRun as error:
+        pytest.skip(str(error))
     paths = [ROOT, ROOT / "kernels", ROOT / "tests" / "cases"]
     env = os.environ | compilers.OUT_OF_THE_WAY | {"PYTHONPATH": ":".join(map(str, paths))}
     for name in ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS"):  # of another compiler
