@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
-from xaijax_kernels.engine.reduce import over_rows
+from xaijax_kernels.engine.reduce import compensated_at_once, over_rows
 from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.averaged import MeansShape, chances_of, mean_tables, prepared_rows
@@ -30,6 +30,7 @@ from xaijax_kernels.structures.crossed import (
 )
 from xaijax_kernels.structures.drawn import drawn_scores
 from xaijax_kernels.structures.factors import Boxes, Gaussians, sums_at_subsets
+from xaijax_kernels.structures.first_layer import ScanShape, prefixes_of
 from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
@@ -173,6 +174,11 @@ def structured_kernels() -> Iterator[Case]:
     for platform in ("gpu", "tpu"):
         at_once = partial(subsets_at_once, *times.args[:2], 8 << BITS, jnp.sin, platform=platform)
         yield "subsets_at_once", at_once, given
+    good = jax.ShapeDtypeStruct((R, L, K), bool)
+    yield "compensated_at_once", partial(compensated_at_once, axis=1), (f32(R, L, K), good)
+    for by in ("sums", "products"):
+        walks = ScanShape(L, 1, 1, L, K, "float32", by)
+        yield "prefixes_of", partial(prefixes_of, shape=walks), (f32(L, R, K),)
     yield "over_rows", over_rows, (f32(R, L, K), f32(R, L, K))
     yield "in_blocks", partial(in_blocks, jnp.sin, terms=P), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)

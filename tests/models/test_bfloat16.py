@@ -266,6 +266,7 @@ def test_products_as_compiled_for_a_cpu():
         assert compiled_products.products(compiled_products.compiled(precision), "cpu") == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.compilers
 @pytest.mark.parametrize("target", ["v5e:1x1", "h200"])
 def test_products_as_compiled_for_an_accelerator(target):

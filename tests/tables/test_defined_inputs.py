@@ -315,7 +315,7 @@ def test_row_42_batch_size_beyond_the_rows_changes_nothing(backend):
 def test_row_42_tiles_are_cut_to_what_is_asked_and_fits():
     facts = {
         "width": 4, "itemsize": 4, "platform": "cpu", "shape": (4,), "P": 4, "outputs": 1,
-        "dtype": "float32", "donors": 5, "columns": 4, "devices": 1, "tile": 256,
+        "dtype": "float32", "donors": 5, "columns": 4, "devices": 1, "tile": 256, "instances": 1,
     }  # fmt: skip
 
     def tiles(batch_rows, most_rows, max_memory=1 << 40):
