@@ -121,7 +121,8 @@ def subsets_at_once(
     Q = kept.shape[1]
     s, low = Q - 1, low_bits(Q - 1, platform)
     # The bit whose player has the column: s if it is always kept, -1 if it never is; [S, F].
-    bit = (kept * jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]).sum(axis=1) - 1
+    places = jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]
+    bit = jnp.where(kept, places, 0).sum(axis=1, dtype=jnp.int32) - 1
 
     def choices(first: int, last: int, others: bool) -> tuple[jax.Array, list[jax.Array]]:
         """(numbers [2^bits] of sub-coalitions of some bits, [what they are shifted by, x, donors],
