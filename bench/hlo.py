@@ -292,12 +292,16 @@ class Program:
         whole, inner, columns = math.prod(out[0]), 1, 0
         axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.line)
         axes = axes or re.search(r'"lhs_contracting_dimensions":\["?([\d",]*)"?\]', one.line)
-        labels = re.search(r"dim_labels=\w+_(\w+)->", one.line)
+        labels = re.search(r"dim_labels=(\w+)_(\w+)->", one.line)
         if axes is not None:
             inner = math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1]))
-        elif labels is not None and set(labels[1]) - set("io"):  # a window moves over the rows
-            columns = right[labels[1].index("o")]
-            inner = math.prod(right) // columns
+        elif labels is not None and set(labels[2]) - set("io"):  # a window moves over one side
+            sides = left[labels[1].index("b")], right[labels[2].index("o")]
+            features = left[labels[1].index("f")]
+            # If the window is the larger of the two, each answer sees one place of the smaller.
+            moves = math.prod(left) > features * sides[0]
+            columns = sides[1] if moves else min(sides)
+            inner = math.prod(right) // sides[1] if moves else features
         elif labels is not None:
             inner = max(1, math.isqrt(math.prod(left) * math.prod(right) // max(1, whole)))
         columns = columns or max(1, min(math.prod(left), math.prod(right)) // max(1, inner))

@@ -144,6 +144,35 @@ def test_numbers_that_a_product_multiplies(dtype: str, how: str, gpu: bool, numb
     assert figures(text, gpu).arithmetic == {numbers: 2 * 64 * 8 * 16}
 
 
+WINDOW = """
+ENTRY %main (a: f32[{left}], b: f32[{right}]) -> f32[{out}] {{
+  %a = f32[{left}] parameter(0)
+  %b = f32[{right}] parameter(1)
+  ROOT %product = f32[{out}] convolution(%a, %b), window={{{window}}}, dim_labels={labels}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "out", "window", "labels", "rows", "operations"),
+    [
+        # 64 units of 12 columns, for 8 x 1,024 rows: a TPU's compiler turns the rows' axis around.
+        ("12,64,1", "8,1024,12", "64,8,1024", "size=8 pad=7_7 rhs_reversal=1", "fb0_0oi->b0f",
+         8192, 2 * 12 * 64 * 8192),
+        # 16 channels of 5 x 5 pixels, for 100 images of 28 x 28.
+        ("100,28,28,1", "5,5,1,16", "100,24,24,16", "size=5x5", "b01f_01io->b01f",
+         57600, 2 * 25 * 16 * 57600),
+    ],
+    ids=["turned", "pixels"],
+)  # fmt: skip
+def test_rows_of_a_product_whose_window_moves(
+    left: str, right: str, out: str, window: str, labels: str, rows: int, operations: int
+) -> None:
+    text = WINDOW.format(left=left, right=right, out=out, window=window, labels=labels)
+    found = figures(text, gpu=False)
+    assert (found.smallest, sum(found.arithmetic.values())) == (rows, operations)
+
+
 def test_a_product_of_a_library_counts() -> None:
     assert figures(GEMM, gpu=True).arithmetic == {"tf32": 2 * 64 * 8 * 16}
 
