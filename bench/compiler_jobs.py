@@ -281,7 +281,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], Job]] = {
     "T1": network,
     "T1, plain": partial(network, structure="plain"),
     "T1, one instance": partial(network, N=1),
-    "T1, tf32": partial(network, options={"precision": "tf32"}),
+    "T1, bfloat16": partial(network, options={"precision": "bfloat16"}),
     "T3": codes,
     "logistic": logistic,
     "RBF machine": machine,
