@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from often import some_slow
 from sklearn.neural_network import MLPClassifier
 
 import xaijax as xj
@@ -196,7 +197,7 @@ def compare(count: int, pairs: list[tuple[str, str]], folder: Any) -> None:
         close(kind, question, several, one)
 
 
-@pytest.mark.parametrize("count", FEW)
+@pytest.mark.parametrize("count", some_slow(FEW))
 def test_devices_give_the_values_of_one(count, tmp_path):
     compare(count, FEW[count], tmp_path)
 
