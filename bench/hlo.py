@@ -297,17 +297,28 @@ class Program:
             inner = math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1]))
         elif labels is not None and set(labels[2]) - set("io"):  # a window moves over one side
             sides = left[labels[1].index("b")], right[labels[2].index("o")]
-            features = left[labels[1].index("f")]
             # If the window is the larger of the two, each answer sees one place of the smaller.
-            moves = math.prod(left) > features * sides[0]
+            moves = math.prod(left) > left[labels[1].index("f")] * sides[0]
             columns = sides[1] if moves else min(sides)
-            inner = math.prod(right) // sides[1] if moves else features
+            inner = right[labels[2].index("i")] * (_places(one.line) if moves else 1)
         elif labels is not None:
             inner = max(1, math.isqrt(math.prod(left) * math.prod(right) // max(1, whole)))
         columns = columns or max(1, min(math.prod(left), math.prod(right)) // max(1, inner))
         columns = min(columns, max(1, whole))
         kind, sums = self._arithmetic(one, (of_left, of_right)), out[1]
         return Product(max(whole // columns, 1), columns, inner, kind, NAMES.get(sums, sums))
+
+
+def _places(line: str) -> int:
+    """Places that a window sees at a time. Along an axis that is filled up with as many zeros as
+    the window is long it sees one: this is how a TPU's compiler writes products of a batch.
+    """
+    window = dict(re.findall(r"(size|lhs_dilate)=([\dx]+)", line))
+    sizes = [int(size) for size in window["size"].split("x")]
+    filled = [
+        int(zeros) for zeros in window.get("lhs_dilate", "x".join("1" * len(sizes))).split("x")
+    ]
+    return math.prod(size for size, zeros in zip(sizes, filled, strict=True) if zeros == 1)
 
 
 def _cost(steps: list[tuple[tuple[int, ...], int, Operation]]) -> tuple[int, int]:

@@ -159,11 +159,14 @@ ENTRY %main (a: f32[{left}], b: f32[{right}]) -> f32[{out}] {{
         # 64 units of 12 columns, for 8 x 1,024 rows: a TPU's compiler turns the rows' axis around.
         ("12,64,1", "8,1024,12", "64,8,1024", "size=8 pad=7_7 rhs_reversal=1", "fb0_0oi->b0f",
          8192, 2 * 12 * 64 * 8192),
+        # 4 products of [64, 8] and [8, 16], next to each other.
+        ("4,64,8", "4,8,16", "4,64,16", "size=4 stride=3 lhs_dilate=4", "0bf_0io->0bf",
+         256, 4 * 2 * 64 * 8 * 16),
         # 16 channels of 5 x 5 pixels, for 100 images of 28 x 28.
         ("100,28,28,1", "5,5,1,16", "100,24,24,16", "size=5x5", "b01f_01io->b01f",
          57600, 2 * 25 * 16 * 57600),
     ],
-    ids=["turned", "pixels"],
+    ids=["turned", "batch", "pixels"],
 )  # fmt: skip
 def test_rows_of_a_product_whose_window_moves(
     left: str, right: str, out: str, window: str, labels: str, rows: int, operations: int
