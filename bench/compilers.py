@@ -170,9 +170,14 @@ def _compile(made: Program, recipe: ProgramRecipe, gpu: bool) -> None:
 
 
 def on_devices(recipe: ProgramRecipe, devices: Sequence[Any]) -> ProgramRecipe:
-    """The recipe for these devices: arrays, which are in this process, become shapes on them."""
-    mesh = Mesh(np.array(devices), ("tiles",))
-    everywhere = NamedSharding(mesh, PartitionSpec())
+    """The recipe for these devices: arrays, which are in this process, become shapes there. As in
+    a call they follow the arguments that have a place, which may be one of the devices.
+    """
+    leaves = jax.tree.leaves(recipe.arguments)
+    places = [getattr(leaf, "sharding", None) for leaf in leaves]
+    sets = [one.device_set for one in places if one is not None and one.device_set <= set(devices)]
+    own = [device for device in devices if all(device in one for one in sets)]
+    everywhere = NamedSharding(Mesh(np.array(own), ("tiles",)), PartitionSpec())
 
     def shape(leaf: Any) -> Any:
         placed = getattr(leaf, "sharding", None)
