@@ -107,6 +107,21 @@ def each_row(w: Any, x: Any) -> Any:
     return jax.lax.map(lambda row: row @ w, x)
 
 
+def taken_in_turn(w: Any, x: Any) -> Any:
+    """The factor is found by the counter, which depends on no row."""
+    parts = jnp.stack([w, 0 * w])
+    return jax.lax.fori_loop(0, 2, lambda i, total: total + x @ parts[i], jnp.zeros((len(x), 16)))
+
+
+def taken_until(w: Any, x: Any) -> Any:
+    parts, zeros = jnp.stack([w, 0 * w]), jnp.zeros((len(x), 16))
+
+    def turn(state: Any) -> Any:
+        return state[0] + 1, state[1] + x @ parts[state[0]]
+
+    return jax.lax.while_loop(lambda s: s[0] < 2, turn, (0, zeros))[1]
+
+
 def convolved(w: Any, x: Any) -> Any:
     dims = ("NWC", "WIO", "NWC")
     return jax.lax.conv_general_dilated(x[:, None], w[None], (1,), "VALID", dimension_numbers=dims)[
@@ -115,8 +130,8 @@ def convolved(w: Any, x: Any) -> Any:
 
 
 KINDS = [
-    *(plain, jitted, scanned, looped, repeated, branched, kept_again, with_rule, each_row),
-    convolved,
+    *(plain, jitted, scanned, looped, repeated, branched, kept_again, each_row),
+    *(convolved, taken_in_turn, taken_until),
 ]
 
 
@@ -226,6 +241,14 @@ def test_what_it_cannot_do_is_refused():
 
     with pytest.raises(xj.InputError, match="takes inside custom_linear_solve"):
         xj.as_model(solves, W[0], precision="bfloat16").predict(X)
+    with pytest.raises(xj.InputError, match="takes inside custom_vjp_call"):
+        xj.as_model(with_rule, W[0], precision="bfloat16").predict(X)
+
+    def of_experts(w: Any, x: Any) -> Any:
+        return jax.lax.ragged_dot(x, w[None], jnp.array([len(x)]))
+
+    with pytest.raises(xj.InputError, match="takes by ragged_dot"):
+        xj.as_model(of_experts, W[0], precision="bfloat16").predict(X)
 
 
 DEVICES = [

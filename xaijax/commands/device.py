@@ -105,7 +105,7 @@ FREE = (  # operations that start nothing
 
 def kernels(text: str) -> int:
     """Kernels that one call of an optimised program starts: operations of its own level, and those
-    of loops as often as they turn. A loop whose turns are not known counts once.
+    of loops as often as they turn: at most, if that is an argument.
     """
     bodies: dict[str, list[str]] = {}
     entry, lines = "", []
@@ -125,8 +125,14 @@ def kernels(text: str) -> int:
                 continue
             if kind[1] in ("while", "call", "conditional"):
                 known = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+                known = known or re.search(r"at_most_(\d+)_turns/while", line)  # `MOST_TURNS`
                 inner = re.findall(r"(?:body|to_apply|calls)=%?([\w.\-]+)", line)
+                branches = re.findall(
+                    r"(?:_computation|_computations)=\{?(%[^}]*?)[},]", line + ","
+                )
+                either = [one.strip("% ") for some in branches for one in some.split(",")]
                 total += (int(known[1]) if known else 1) * sum(map(of, inner))
+                total += max(map(of, either), default=0)
             else:
                 total += 1
         return total

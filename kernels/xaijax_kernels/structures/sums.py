@@ -155,7 +155,7 @@ def _of_rows(head: Head, tables: jax.Array, s: int, block: int) -> jax.Array:
     """
     S, _, H = tables.shape
     first = 1 << s // 2
-    slots, size = max(1, block >> s), min(block, 1 << s) // first  # of a block, of second tables
+    slots, size = max(1, block >> s), max(1, min(block, 1 << s) // first)  # of second tables
     found: list[jax.Array] = []
     for i, at in itertools.product(range(0, S, slots), range(0, (1 << s) // first, size)):
         if found:
@@ -258,7 +258,7 @@ class SumOfTerms(Layer):
         for first, last in ((0, low), (low, P)):
             subset = np.arange(1 << last - first)[:, None] >> np.arange(last - first) & 1 == kept
             chosen = (jnp.asarray(subset)[:, :, None] & own[first:last]).any(axis=1)
-            masks.append(chosen if kept or first else chosen | ~own.any(axis=0))
+            masks.append(chosen if kept or masks else chosen | ~own.any(axis=0))
         rows = jnp.where(jnp.concatenate(masks), columns[:, None], 0)  # [R, n, C]
         made = self._times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
         return made if kept else made.at[:, : len(masks[0])].add(self.bias)

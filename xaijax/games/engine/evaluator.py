@@ -536,17 +536,19 @@ class Evaluator:
         engine = self.probe(table, x)
         if engine.on_host:
             return HostBackend(engine, N, table)
-        if self._loop is None or self._loop.sizes.instances < min(N, engine.rows_at_a_time):
-            self._loop = device_backend(engine, N, self._loop)
-        return self._loop
+        loop = self._loop  # another thread may put one for fewer instances there
+        if loop is None or loop.sizes.instances < min(N, engine.rows_at_a_time):
+            self._loop = loop = device_backend(engine, N, loop)
+        return loop
 
     def scanner(self, table: CodeTable, x: np.ndarray, N: int) -> PermutationScan:
         """The loop that walks orders; arguments as for `backend`."""
-        if self._scanner is None:
+        scanner = self._scanner
+        if scanner is None:
             self.backend(table, x, N)  # probes the model, and its structure
-            self._scanner = PermutationScan(self.engine)
-        self._scanner = self._scanner.holding(N)
-        return self._scanner
+            scanner = PermutationScan(self.engine)
+        self._scanner = scanner = scanner.holding(N)
+        return scanner
 
     def halve_tile(self) -> bool:
         """Goes on with half the tile after the device ran out of memory; False: nothing to

@@ -5,7 +5,7 @@ products of two rows' numbers (attention) are taken in the same precision as tho
 the trace is read, and both factors of each product with a parameter are rounded to bfloat16: every
 device then multiplies the same numbers. A product of two bfloat16 numbers is exact in float32.
 
-A TPU and an NVIDIA GPU are told by `WORD` that the factors have this form, and multiply in it.
+`WORD` says to a TPU and to an NVIDIA GPU that the factors have this form, and they multiply in it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ WORD = "BF16_BF16_F32"  # of JAX, for a product whose precision the function its
 _SAID = jax.lax.DotAlgorithmPreset[WORD]
 _FULL = (jax.lax.Precision.HIGHEST,) * 2
 BITS = {"exponent_bits": 8, "mantissa_bits": 7}  # of bfloat16
-# The parameter that holds the trace of a step with the same inputs, by the step's name.
+# The parameter that holds the trace of a step with the same inputs, by the step's name. A step with
+# a rule of its own for derivatives is none: the products of the rule would stay as they are.
 _INSIDE = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
     "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
     "checkpoint": "jaxpr",
     "remat2": "jaxpr",
 }
@@ -80,6 +79,8 @@ def _run(
         depends = [any(marks)] * len(equation.outvars)
         if equation.primitive.name in PRODUCTS:
             equation, numbers = _product(equation, numbers, all(marks))
+        elif equation.params.get("precision") == _SAID:
+            raise _out_of_reach(name, f"by {equation.primitive.name}", "jax.lax.dot_general")
         elif any(map(_multiplies, _traces(equation))):
             equation, depends = _opened(equation, marks, name)
         made = zip(bound(equation, numbers), depends, strict=True)
@@ -113,42 +114,67 @@ def _opened(equation: Any, marks: list[bool], name: str) -> tuple[Any, list[bool
         return _rounded(inner, marks, name)
 
     if kind == "scan":
-        each = _of_scan(equation, marks)
+        first, carried = _of_scan(equation)
+        each, carry = list(marks), slice(first, first + carried)
+        each[carry] = _carried(options["jaxpr"], marks, carry)
+        depends[:carried] = each[carry]
         return _with(equation, jaxpr=rounded(options["jaxpr"], each)), depends
     if kind == "while":
         first, second = options["cond_nconsts"], options["body_nconsts"]
-        carry = [any(marks)] * (len(marks) - first - second)
+        own = marks[first:]
+        own[second:] = _carried(options["body_jaxpr"], own, slice(second, None))
         made = {
-            "cond_jaxpr": rounded(options["cond_jaxpr"], [*marks[:first], *carry]),
-            "body_jaxpr": rounded(options["body_jaxpr"], [*marks[first : first + second], *carry]),
+            "cond_jaxpr": rounded(options["cond_jaxpr"], [*marks[:first], *own[second:]]),
+            "body_jaxpr": rounded(options["body_jaxpr"], own),
         }
-        return _with(equation, **made), depends
+        return _with(equation, **made), own[second:]
     if kind == "cond":
         branches = tuple(rounded(one, marks[1:]) for one in options["branches"])
         return _with(equation, branches=branches), depends
     place = _INSIDE.get(kind)
     if place is None:
-        raise InputError(
-            f"precision='bfloat16' does not reach the products that {name} takes inside "
-            f"{kind}. Say precision='float32' or 'tf32', or write that step without {kind}."
-        )
+        raise _out_of_reach(name, f"inside {kind}", f"steps without {kind}")
     return _with(equation, **{place: rounded(options[place], marks)}), depends
 
 
-def _of_scan(equation: Any, marks: list[bool]) -> list[bool]:
-    """Which inputs of a scan's trace depend on rows; what is carried does if any input does.
+def _out_of_reach(name: str, where: str, instead: str) -> InputError:
+    return InputError(
+        f"precision='bfloat16' does not reach the products that {name} takes {where}. Say "
+        f"precision='float32' or 'tf32', or write them by {instead}."
+    )
 
-    The constants and the carried numbers have the same shape in the trace and outside of it, and so
-    have the outputs that are carried: versions of JAX name their numbers in different ways.
+
+def _of_scan(equation: Any) -> tuple[int, int]:
+    """(the constants of a scan, the numbers that it carries).
+
+    Both have the same shape in the trace and outside of it, and so have the outputs that are
+    carried: versions of JAX name their numbers in different ways.
     """
     inner = equation.params["jaxpr"].jaxpr
 
     def same(outside: Any, inside: Any) -> int:
         return sum(a.aval.shape == b.aval.shape for a, b in zip(outside, inside, strict=True))
 
-    carried, each = same(equation.outvars, inner.outvars), same(equation.invars, inner.invars)
-    first = each - carried
-    return [*marks[:first], *[any(marks)] * carried, *marks[each:]]
+    carried = same(equation.outvars, inner.outvars)
+    return same(equation.invars, inner.invars) - carried, carried
+
+
+def _carried(inner: Any, marks: list[bool], carry: slice) -> list[bool]:
+    """Which carried inputs of a loop's trace depend on rows, in some turn: a counter does not."""
+    jaxpr, marks = inner.jaxpr, list(marks)
+    while True:
+        held = dict(zip(jaxpr.invars, marks, strict=True))
+
+        def read(atom: Any, held: dict[Any, bool] = held) -> bool:
+            return not isinstance(atom, Literal) and held.get(atom, False)
+
+        for equation in jaxpr.eqns:
+            held.update(dict.fromkeys(equation.outvars, any(map(read, equation.invars))))
+        before = marks[carry]
+        ends = [read(atom) for atom in jaxpr.outvars[: len(before)]]
+        marks[carry] = [one or end for one, end in zip(before, ends, strict=True)]
+        if marks[carry] == before:
+            return before
 
 
 def _rounded(inner: Any, marks: list[bool], name: str) -> Any:
@@ -181,7 +207,7 @@ def _traces(equation: Any) -> Iterator[Any]:
 def _multiplies(jaxpr: Any) -> bool:
     """Whether a trace has a product whose precision the function does not say."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name in PRODUCTS and equation.params["precision"] == _SAID:
+        if equation.params.get("precision") == _SAID:
             return True
         if any(map(_multiplies, _traces(equation))):
             return True
