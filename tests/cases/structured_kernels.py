@@ -218,7 +218,8 @@ def of_structure(of: Any, head: Any, params: Any, width: int) -> Iterator[Case]:
     means = partial(crossed_means, of, head, head, score, jnp.isfinite, K)
     yield "crossed_means", means, (params, table, rows, bools(P, P), *blocks)
     if head is after_sums:
-        yield "prepared_rows", partial(prepared_rows, of, P), (params, f32(N, P), i32(P))
+        ready = partial(prepared_rows, of, P, False, "cpu")
+        yield "prepared_rows", ready, (params, f32(N, P), i32(P))
     if head is after_layer:
         draws = (f32(N, P, H), f32(B, P, H), *[i32(2, R)] * 3)
         run = partial(drawn_scores, of, head, head, score, jnp.isfinite)
