@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels import sizes
-from xaijax_kernels.engine.tiles import folded
+from xaijax_kernels.engine import tiles
 from xaijax_kernels.structures.base import whole_vectors
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -132,7 +132,8 @@ class Boxes:
 
         zero = jnp.zeros((len(donors), 1 << players, A), coefficients.dtype)
         turns = -(-upto[:, -1].max() // together)
-        return folded(add, zero, turns, -(-L // together), known=False)
+        known = tiles.counted(platform)
+        return tiles.folded(add, zero, turns, -(-L // together), known)
 
 
 Factors = Gaussians | Boxes  # the factors k_l(z_j) of a sum of products
