@@ -52,7 +52,6 @@ def main(picture: str = "precision.png") -> xj.Explanation:
         axes.bar([f"{one}\n{name}" for one in found], off, color=f"C{place}")
     axes.set(yscale="log", ylim=(1e-8, 0.1), ylabel="largest error / largest value")
     figure.savefig(picture, dpi=120)
-    plt.close(figure)
     return found["bfloat16"]
 
 

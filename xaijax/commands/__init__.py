@@ -9,7 +9,7 @@ Reading order:
     demo/        `xaijax demo`: from data to pictures in a few seconds
     explain      values, rules, AEC and pages, from a model and rows in files
     sweep        many rows, part by part
-    device       how fast and how right a GPU or a TPU explains two known problems
     doctor       what is installed, and whether it works
+    device       how fast and how right a GPU or a TPU explains two known problems
     files        models and rows from files, and the options that several commands share
 """

@@ -2,6 +2,7 @@
 
 Reading order:
 
+    least_squares       the regression over all coalitions of Wang (2019), next to exact values
     driver              exact values; the loop of the sampled estimators, and their names
     race                only the few undecided players are sampled, once a claim depends on them
     stopping            the rules: what has been sampled enough, however often it is looked at
@@ -11,6 +12,5 @@ Reading order:
     process             Gaussian processes over coalitions, of even parts and of odd ones
     kernel              a weighted regression on complementary pairs of coalitions
     estimator           `Estimator`, the base of these; `Result`, values with standard errors
-    least_squares       the regression over all coalitions of Wang (2019), next to exact values
     draws/              QII's estimators: draws with a donor and coalitions of their own
 """
