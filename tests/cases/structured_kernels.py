@@ -149,7 +149,7 @@ def listing(mesh: Any, split: Callable[[Any], Any], T: int) -> Iterator[Case]:
         run = partial(listed_means, of, head, None, jnp.isfinite, shape, mesh)
         work = (split(i32(mesh.size)), split(i32(T, 4)))
         yield "listed_means", run, (params, f32(N, P), *donors, *work)
-        at_once = replace(shape, together=8, blocks=1, instances=4, beside=2, made=8)
+        at_once = replace(shape, together=8, blocks=1, instances=4, of_call=2, made=8)
         run = partial(listed_means, of, head, None, jnp.isfinite, at_once, mesh)
         yield "listed_means", run, (params, f32(N, P), *donors, *work)
         shape_of_parts = replace(shape, by_player=True)

@@ -108,11 +108,7 @@ def scan_tiles(
     padding, filled = shape.blocks * L - shape.P, shape.pairs - G * B
 
     def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
-        known = structure(params)
-        assert known.dense is not None
-        weight, bias = known.dense
-        x = known.columns(x)
-        donors = known.columns(donors.reshape(-1, shape.P)).reshape(donors.shape)
+        weight, bias, x, donors = _layer_and_rows(structure(params), x, donors)
 
         def layer(rows):
             return jnp.dot(rows, weight, precision=jax.lax.Precision.HIGHEST) + bias
@@ -175,6 +171,15 @@ def scan_tiles(
     return split(params, x, donors, donor_weights, orders, tiles, work)
 
 
+def _layer_and_rows(known: Layer, x: jax.Array, donors: jax.Array) -> tuple[jax.Array, ...]:
+    """(the weight and the bias of a dense layer, x [N, P] and donors [segments, B, P] as it takes
+    them).
+    """
+    assert known.dense is not None
+    rows = known.columns(donors.reshape(-1, donors.shape[-1])).reshape(donors.shape)
+    return *known.dense, known.columns(x), rows
+
+
 def _at_once(
     structure: Callable[[Any], Layer],
     head: Callable[[Any, jax.Array], jax.Array],
@@ -186,11 +191,7 @@ def _at_once(
     more = L - shape.P  # sizes past P add nothing
 
     def on_one_device(params, x, donors, donor_weights, orders, tiles, work):
-        known = structure(params)
-        assert known.dense is not None
-        weight, bias = known.dense
-        x = known.columns(x)
-        donors = known.columns(donors.reshape(-1, shape.P)).reshape(donors.shape)
+        weight, bias, x, donors = _layer_and_rows(structure(params), x, donors)
         # Outside the loop over tiles, where it would be a product of few rows.
         of_donors = jnp.dot(donors, weight, precision=jax.lax.Precision.HIGHEST) + bias
         x, donors = jnp.pad(x, ((0, 0), (0, more))), jnp.pad(donors, ((0, 0),) * 2 + ((0, more),))

@@ -45,7 +45,7 @@ class ListShape:
     outputs: int  # K
     dtype: str
     by_player: bool = False  # whether rows are given as what each player adds
-    beside: int = 0  # g, a divisor of G; 0: one instance after another, block after block
+    of_call: int = 0  # g, a divisor of G; 0: each instance has calls of its own, one for a block
     # Instances whose parts one product makes, at least G: its bits must not follow how many are
     # asked about.
     made: int = 0
@@ -58,7 +58,7 @@ class ListShape:
     @property
     def rows(self) -> int:
         """Hybrids of a block, which go through the head in one call."""
-        return self.together * self.donors * max(1, self.beside)
+        return self.together * self.donors * max(1, self.of_call)
 
 
 def player_parts(
@@ -134,7 +134,7 @@ def listed_means(
             if not shape.by_player:
                 kept = known.of_columns(kept if players is None else of_columns(kept, players))
             theirs = added_by(known, other, ~kept)
-            if shape.beside:
+            if shape.of_call:
                 return at_once(one, w, kept, theirs)
             blocks = (shape.blocks, shape.together, B, -1)
 
@@ -165,15 +165,15 @@ def listed_means(
             theirs = theirs.swapaxes(0, 1)  # [B, C, H]
 
             def of_turn(i):
-                some = jax.lax.dynamic_slice_in_dim(mine, i * shape.beside, shape.beside)
+                some = jax.lax.dynamic_slice_in_dim(mine, i * shape.of_call, shape.of_call)
                 found = scores(crossed(some, theirs))  # [g B C, K]
                 good = kept_scores(found).reshape(-1, B, C, K)
                 terms = w[:, None, None] * found.reshape(good.shape)
                 return (compensated_at_once(terms, good, axis=1),)
 
             # In one array, which a turn writes by one kernel.
-            room = jnp.zeros((G // shape.beside, 3, shape.beside, C, K), shape.dtype)
-            turns = -(-one[3] // shape.beside)
+            room = jnp.zeros((G // shape.of_call, 3, shape.of_call, C, K), shape.dtype)
+            turns = -(-one[3] // shape.of_call)
             return tile_by_tile(of_turn, (room,), turns, known_trip_counts)
 
         T = work.shape[0]
@@ -181,8 +181,8 @@ def listed_means(
         def of_turn(t):
             return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))
 
-        if shape.beside:
-            room = jnp.zeros((T, G // shape.beside, 3, shape.beside, C, K), shape.dtype)
+        if shape.of_call:
+            room = jnp.zeros((T, G // shape.of_call, 3, shape.of_call, C, K), shape.dtype)
             (found,) = tile_by_tile(of_turn, (room,), tiles[0], known_trip_counts)
             high, low, bad = found.swapaxes(0, 2).swapaxes(1, 2).reshape(3, T, G, C, K)
             return high, low, bad.max(axis=(2, 3)).astype(jnp.int32)

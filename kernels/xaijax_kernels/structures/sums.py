@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax_kernels.engine.hybrids import ALWAYS
 from xaijax_kernels.sizes import LANES, WHOLE_ROWS, blocks_of, head_rows
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 
-ALWAYS = 30  # a bit that is set in all sub-coalitions of a table
 TOGETHER = 3  # choices that one step of a compiled program adds up, or one more if that is all
 
 

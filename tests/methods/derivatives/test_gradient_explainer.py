@@ -64,7 +64,7 @@ def test_expected_gradients_are_those_of_the_definition():
 
 @pytest.mark.parametrize("n, turns", [(1, 3), (N, 6), (60, 11)])
 def test_a_gpu_makes_few_turns_for_a_small_question(n, turns, monkeypatch):
-    """Two instances a turn, 11 turns a dispatch, of which all are made."""
+    """A turn takes two instances, and a dispatch makes all of its 11 turns."""
     monkeypatch.setattr(tiling, "platform_of", lambda mesh: "gpu")
     explainer = xj.GradientExplainer(MODEL, DONORS, tile=512, batch_size=4096)
     rows = np.tile(X, (9, 1))[:n]

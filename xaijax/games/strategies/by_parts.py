@@ -118,7 +118,7 @@ class Listed:
         block = programs.block(tile.rows) if cpu else rows_of_call(tile.rows, platform)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
-        coalitions, blocks, beside = block // together, 1, 0
+        coalitions, blocks, of_call = block // together, 1, 0
         if cpu:
             most = min(ROWS_OF_LIST, max(tile.rows, NUMBERS_OF_LIST // known.width))
             blocks = max(1, most // block)
@@ -128,8 +128,8 @@ class Listed:
         fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
         instances = min(INSTANCES_OF_LIST, fits)
         if not cpu:
-            beside = min(max(1, block // (coalitions * together)), fits)
-            instances = beside * min(CALLS_OF_LIST, fits // beside)
+            of_call = min(max(1, block // (coalitions * together)), fits)
+            instances = of_call * min(CALLS_OF_LIST, fits // of_call)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
         of_row = tile.P * known.width
@@ -139,7 +139,7 @@ class Listed:
         # Parts are made of several rows together: their number does not follow the question's.
         most = min(engine.rows_at_a_time, power_below(held))
         self._instances = most if by_player else programs.sizes.instances
-        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, beside, instances)
+        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, of_call, instances)
         self._width = known.width
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES_OF_LIST, fits // instances)) // devices) * devices
@@ -199,7 +199,7 @@ class Listed:
         G, T, mesh = self.shape.instances, self._tiles, self._programs.mesh
         if not counted_on(mesh):
             return G, T
-        n, each = min(n, self._instances), max(1, self.shape.beside)
+        n, each = min(n, self._instances), max(1, self.shape.of_call)
         calls = max(LEAST_CALLS, 1 << (-(-n // each) - 1).bit_length())
         G = min(G, each * calls)
         return G, turns_of(self._tiles_of(n, C, G), T, mesh.size)
@@ -256,7 +256,7 @@ class Listed:
 
     def _rows(self, n: int, C: int) -> int:
         """Hybrids that go through the head, the padding included."""
-        shape, each = self.shape, max(1, self.shape.beside)
+        shape, each = self.shape, max(1, self.shape.of_call)
         full = [self._instances] * (n // self._instances), n % self._instances
         calls = sum(-(-size // each) for size in (*full[0], full[1]))
         return calls * -(-C // shape.coalitions) * shape.blocks * shape.rows * self.segments
