@@ -73,7 +73,7 @@ def of_two_classes(params: Any, x: jax.Array, donors: jax.Array, *asked: Any) ->
     head = partial(two_chances, params)
     chances = chances_of(dense_layer(params), head, R, jnp.float32, jnp.eye(P, dtype=bool))
     assert chances is not None
-    return chances.means(chances.terms(x)[0], chances.terms(donors), *asked, False)
+    return chances.means(chances.terms(x)[0], chances.terms(donors), *asked)
 
 
 def cubes(params: Any) -> Summed:

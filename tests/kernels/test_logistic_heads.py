@@ -308,7 +308,7 @@ def test_no_subset_has_an_exponential_of_its_own() -> None:
 
     def means(x: jax.Array, donors: jax.Array) -> jax.Array:
         given = chances.terms(x[None])[0], chances.terms(donors), jnp.ones(B)
-        return chances.means(*given, jnp.int32(B), False)[0]
+        return chances.means(*given, jnp.int32(B))[0]
 
     sizes = [
         size

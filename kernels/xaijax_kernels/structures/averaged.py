@@ -128,15 +128,15 @@ def mean_tables(
         # Only a CPU has to save exponentials; CUDA would ask the host which way a tile takes.
         rows = known.block(shape.rows, platform, shape.P)
         given = known, scores, rows, x.dtype, each[: shape.P]
-        chances = chances_of(*given) if platform == "cpu" and not known_trip_counts else None
+        chances = chances_of(*given) if platform == "cpu" else None
 
         def tile(one):
             if chances is None:
                 return by_answers(one)
             a = chances.terms(x[one[0]][None])[0]
             b = chances.terms(donors[one[1]].reshape(-1, x.shape[1]))
-            asked = weights[one[1]].ravel(), one[2] * shape.donors, known_trip_counts
-            by_chances = partial(chances.means, a, b, *asked)
+            asked = one[2] * shape.donors
+            by_chances = partial(chances.means, a, b, weights[one[1]].ravel(), asked)
             return jax.lax.cond(chances.reach(a, b), by_chances, lambda: by_answers(one))
 
         made = partial(prepared_rows, structure, shape.P, True, platform, params, players=players)
@@ -248,7 +248,6 @@ class LogisticSums:
         donors: jax.Array,  # [B, P]
         weights: jax.Array,  # [B]
         asked: jax.Array,  # int32 [], how many of the donors, at least one
-        known_trip_counts: bool,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weighted sums of the scores of all sub-coalitions, minus one of them, what rounding took
         from them, both [C, K]; and that score, f(x)'s, the largest and the smallest, [4, K].
@@ -282,7 +281,7 @@ class LogisticSums:
 
         zero = jnp.zeros((c.shape[1], a.shape[1]), x.dtype)
         turns = (asked + TOGETHER - 1) // TOGETHER
-        high, low = folded(some, (zero, zero), turns, len(donors) // TOGETHER, known_trip_counts)
+        high, low = folded(some, (zero, zero), turns, len(donors) // TOGETHER, known=False)
         ends = self.head.answers(jax.nn.sigmoid(sums))
         # The gain may be of any sign.
         ends = jnp.stack([ends[0], ends[1], ends[2:].max(axis=0), ends[2:].min(axis=0)])

@@ -50,7 +50,13 @@ def kept_part(known: Layer, table: jax.Array, rows: jax.Array, kept: jax.Array) 
     """What the players kept bool [P] of rows int32 [n, P] make together; [n, H]."""
 
     def add(p: jax.Array, part: jax.Array) -> jax.Array:
-        return jax.lax.cond(kept[p], lambda: known.both(part, table[rows[:, p]]), lambda: part)
+        def more() -> jax.Array:
+            return known.both(part, table[rows[:, p]])
+
+        return jax.lax.platform_dependent(
+            cpu=lambda: jax.lax.cond(kept[p], more, lambda: part),
+            default=lambda: jnp.where(kept[p], more(), part),  # CUDA would ask the host which way
+        )
 
     return jax.lax.fori_loop(0, rows.shape[1], add, known.nothing(len(rows), table.dtype))
 
