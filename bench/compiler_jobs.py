@@ -6,6 +6,7 @@ are those of the plan.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,10 +27,6 @@ from xaijax.estimators.driver import by_pairs
 from xaijax.games import queries
 from xaijax.games.engine.dispatch import Compiled, ProgramRecipe
 from xaijax.games.strategies.totals import Weights
-from xaijax.methods.explainer.choice import cost_of
-from xaijax.methods.explainer.explainer import top_rule
-from xaijax.methods.explainer.sets import InteractionQuery
-from xaijax.methods.progress import plan_of
 
 
 @dataclass(frozen=True)
@@ -235,17 +232,49 @@ def neighbours(given: dict[str, Any]) -> Job:
     return of_estimator(given, KNeighborsClassifier(5), X, X.sum(axis=1) > 0, 20, "proba")
 
 
+class Planned(Exception):
+    """A call was planned, and is not run."""
+
+
+def plan_of_call(explainer: Any, call: Callable[[], object], cost: Any = None) -> Any:
+    """The plan of a call: `explainer.plan(X)`, where the call chooses who answers.
+
+    cost(choose) -> what counts the cost of exact values; None: as for a plain call.
+    """
+    plans = []
+
+    def run(X: Any, progress: Any, choose: Any, *_: Any) -> Any:
+        exact = explainer.exact if cost is None else cost(choose)
+        with mock.patch.multiple(explainer, _choose=choose, exact=exact):
+            plans.append(explainer.plan(X))
+        raise Planned
+
+    with mock.patch.object(explainer, "_run", run), contextlib.suppress(Planned):
+        call()
+    return plans[0]
+
+
+@dataclass(frozen=True)
+class CostOfSets:
+    """Counts what exact interactions ask, in place of an explainer's `exact`."""
+
+    choose: Any  # a method of the query
+    name = "exact"
+
+    def cost(self, game: Any, rows: np.ndarray) -> None:
+        """Adds the cost of the instances `rows` to the game's."""
+        weights = self.choose.__self__.weights
+        if by_pairs(game, weights).all():
+            queries.semivalues_cost(game, Weights(weights), rows)
+        else:
+            queries.tables_cost(game, rows)
+
+
 def interactions(given: dict[str, Any]) -> Job:
     """All pairs of T3's columns."""
 
     def plan(explainer: Any, X: np.ndarray) -> Any:
-        query = InteractionQuery(explainer, "sii", 2, X.shape[1])
-        _, game, _, _ = explainer._begun(X, lambda rows: None, query.choose, False)
-        if by_pairs(game, query.weights).all():
-            queries.semivalues_cost(game, Weights(query.weights), np.arange(len(X)))
-        else:
-            queries.tables_cost(game, np.arange(len(X)))
-        return plan_of(game, "exact")
+        return plan_of_call(explainer, lambda: explainer.interactions(X), CostOfSets)
 
     return codes(given, plan=plan)
 
@@ -254,10 +283,7 @@ def certain(given: dict[str, Any]) -> Job:
     """The three largest values of 64 columns, until they are certain or the budget ends."""
 
     def plan(explainer: Any, X: np.ndarray) -> Any:
-        rule = top_rule(explainer, X.shape[1], 3, None, None)
-        choose = partial(explainer._choose, rule=rule)
-        _, game, _, choice = explainer._begun(X, lambda rows: None, choose, False)
-        return cost_of(game, choice, explainer.seed, explainer.exact)
+        return plan_of_call(explainer, lambda: explainer(X, top=3))
 
     return network(given, P=64, budget=2_048, plan=plan)
 
