@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 # Loaded at once, so that it notices a fork after the first use of JAX by any code.
 from xaijax.core import process as _process  # noqa: F401
-from xaijax.core.elsewhere import absent as _absent
+from xaijax.core.public import absent as _absent
 from xaijax.core.version import __version__ as __version__
 
 # A name is loaded at its first use (https://scientific-python.org/specs/spec-0001). Type checkers

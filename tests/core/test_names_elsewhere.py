@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.core import elsewhere
+from xaijax.core import public
 
 TOP_NAMES = {
     "TreeExplainer": "xaijax.Explainer(",
@@ -50,16 +50,16 @@ def test_pictures_of_other_libraries_are_answered_with_ours(name, own):
 
 
 def test_all_that_the_messages_name_is_there():
-    texts = [*elsewhere._TOP.values(), *elsewhere._OF_EXPLAINERS.values()]
-    texts += elsewhere._OF_RESULTS.values()
+    texts = [*public._TOP.values(), *public._OF_EXPLAINERS.values()]
+    texts += public._OF_RESULTS.values()
     for name in re.findall(r"xaijax\.(\w+)", " ".join(texts)):
         assert hasattr(xj, name), name
-    for name in filter(None, elsewhere._PICTURES.values()):
+    for name in filter(None, public._PICTURES.values()):
         assert name in xj.plots.__all__, name
-    assert not set(elsewhere._TOP) & set(dir(xj))
-    assert not set(elsewhere._PICTURES) & set(xj.plots.__all__)
+    assert not set(public._TOP) & set(dir(xj))
+    assert not set(public._PICTURES) & set(xj.plots.__all__)
     fields = set(xj.Explanation.__dataclass_fields__) | set(dir(xj.Explanation))
-    own = [said for said in elsewhere._OF_RESULTS.values() if said.startswith(".")]
+    own = [said for said in public._OF_RESULTS.values() if said.startswith(".")]
     assert own and {re.split(r"\W", said[1:])[0] for said in own} <= fields
 
 

@@ -5,8 +5,7 @@ Reading order:
     compilation_cache   compiled programs kept in a folder, for the next process
     compiler            compiles programs around a known fault of the compiler
     pickling            recipes by which explainers and models are pickled
-    public              wraps public callables: an unknown keyword raises an error before any work
-    elsewhere           names of shap, captum and others, and their counterparts here
+    public              wraps public callables; answers names and keywords of shap, captum, ...
     typing              the types that public signatures name: rows, a model, a progress bar
     html                a result, a model or an explainer as a notebook shows it
     facts               the facts of a record as names and short texts

@@ -32,7 +32,7 @@ from xaijax.plots.tokens import tokens
 from xaijax.plots.waterfall import force, profile, waterfall
 
 if not TYPE_CHECKING:  # a checker shall see the names that there are
-    from xaijax.core.elsewhere import of_plots as __getattr__  # noqa: F401
+    from xaijax.core.public import of_plots as __getattr__  # noqa: F401
 
 __all__ = [
     "background_spread",

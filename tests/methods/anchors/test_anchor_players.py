@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import xaijax as xj
-from xaijax.games.measure.replacement.per_instance import RowOfEach
+from xaijax.games.measure.replacement.baseline import RowOfEach
 from xaijax.games.measure.replacement.rows import BackgroundRows
 from xaijax.games.rules.players_space import PlayerSpace
 from xaijax.players.players import Players

@@ -20,8 +20,7 @@ from xaijax.core.typing import Outputs, Rows
 from xaijax.estimators.driver import METHODS, InstanceValues, sampled
 from xaijax.games import queries
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.measure.replacement.per_instance import with_own
-from xaijax.games.measure.replacement.rows import replacement_of
+from xaijax.games.measure.replacement.rows import replacement_of, with_own
 from xaijax.games.measure.score import read_outputs, target_column
 from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun

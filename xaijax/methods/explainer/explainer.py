@@ -26,8 +26,7 @@ from xaijax.games.engine.plan import limits_of
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import quantity_of
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
-from xaijax.games.measure.replacement.per_instance import with_own
-from xaijax.games.measure.replacement.rows import replacement_of
+from xaijax.games.measure.replacement.rows import replacement_of, with_own
 from xaijax.games.measure.score import refuse_columns, target_column
 from xaijax.games.queries import ExactCost
 from xaijax.games.run import GameRun

@@ -24,8 +24,7 @@ from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.measure.replacement.base import Replacement, agreement_codes, table_of
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
-from xaijax.games.measure.replacement.per_instance import with_own
-from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows
+from xaijax.games.measure.replacement.rows import intervention_of, weighted_rows, with_own
 from xaijax.games.refuse import warn_repeated_cuts
 from xaijax.games.run import GameRun
 from xaijax.methods.qii import arguments

@@ -2,10 +2,9 @@
 
 Reading order:
 
-    rows           rows of a background, or draws; what reads `background=`, `pool=` and `data=`
-    baseline       `Baseline`: one row for all instances, or a function of each
-    per_instance   a row, or players, of each instance
-    base           `Replacement`: donors as codes, with weights; `ReplacementSource`: makes its own
+    rows       rows of a background, or draws; what reads `background=`, `pool=` and `data=`
+    baseline   `Baseline`: one row for all instances, or a function of each
+    base       `Replacement`: donors as codes, with weights; `ReplacementSource`: makes its own
 """
 
 # Earlier versions pickled it as a member of this module.

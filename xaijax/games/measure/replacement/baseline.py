@@ -13,8 +13,12 @@ from xaijax.core.checks import NanColumns
 from xaijax.core.errors import InputError
 from xaijax.core.public import public_class
 from xaijax.core.typing import Rows
-from xaijax.games.measure.replacement.base import Replacement, ReplacementSource, table_of
-from xaijax.games.measure.replacement.per_instance import RowOfEach
+from xaijax.games.measure.replacement.base import (
+    Replacement,
+    ReplacementSource,
+    agreement_codes,
+    table_of,
+)
 from xaijax.models.model import Model
 from xaijax.tables.frames import is_labelled, row_of_numbers
 from xaijax.tables.rows import rows_of
@@ -26,6 +30,25 @@ class BaselineRow(Replacement):
     """One row, the same for all instances."""
 
     kind = "baseline"
+
+
+class RowOfEach(Replacement):
+    """A row that is made of each instance: that of each, or one donor in their place.
+
+    Anchors draws from the rows themselves, row n that of instance n (`Baseline._for_rows`). The
+    engine has one donor in their place; `PerInstanceTable` puts the rows into the instances' codes.
+    """
+
+    kind = "function"
+    SHARED = False
+
+    def may_change(self, own: np.ndarray) -> np.ndarray:
+        """See `Replacement`; each instance is compared with its own row."""
+        return agreement_codes(own) != self.bits
+
+    def draw(self, u: np.ndarray, who: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Replacement`; nothing is drawn."""
+        return self.codes[who], u
 
 
 @public_class

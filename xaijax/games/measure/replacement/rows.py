@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from xaijax.core import checks
 from xaijax.core.errors import InputError, InputTypeError
 from xaijax.games.measure.replacement.base import Replacement, ReplacementSource, table_of
-from xaijax.games.measure.replacement.baseline import Baseline, BaselineRow
-from xaijax.games.measure.replacement.per_instance import RowOfEach
+from xaijax.games.measure.replacement.baseline import Baseline, BaselineRow, RowOfEach
 from xaijax.models.model import Model
+from xaijax.players.players import PerInstancePlayers, Players
+from xaijax.tables.per_instance_table import PerInstanceTable
 from xaijax.tables.rows import rows_of
-from xaijax.tables.table import CodeTable
+from xaijax.tables.table import CodedTable, CodeTable
 
 
 class BackgroundRows(Replacement):
@@ -104,3 +109,41 @@ def intervention_of(
     rows = table.read(given, "pool", model.allow_nan, "the data")
     checked = checks.row_weights(weights, len(rows_of(rows)), "pool_weights", "the pool")
     return KINDS[kind].of(model, table, rows, checked)
+
+
+def with_own(
+    model: Model,
+    donors: Replacement,
+    players: Players | PerInstancePlayers,
+    baseline_fn: Callable[[Any], Any] | None,
+) -> tuple[Replacement, Players]:
+    """(donors, players) of codes that say what each instance has; see `PerInstanceTable`.
+
+    baseline_fn(rows) -> the baseline of each; None: absent players take the donors' entries.
+    """
+    own = isinstance(players, PerInstancePlayers)
+    if not own and baseline_fn is None:
+        return donors, players
+    if isinstance(donors.table, CodedTable):
+        raise InputError(
+            f"{model.name} is an estimator translated to JAX, which takes no players and no "
+            "baselines for each instance. Say backend='host' in as_model."
+        )
+    table = PerInstanceTable(
+        inner=donors.table,
+        owner=np.repeat(
+            1
+            + (players.of_entry if isinstance(players, PerInstancePlayers) else players.of_column),
+            donors.table.codes_per_column,
+            axis=-1,
+        ),
+        P=players.count,
+        baseline_fn=baseline_fn,
+        common=donors.codes[0],
+        alike=(donors.codes == donors.codes[0]).all(axis=0),
+        word=donors.codes.dtype,
+        allow_nan=model.allow_nan,
+        in_jax=model.loop == "jax",
+    )
+    codes = table.of_donors(donors.codes)
+    return replace(donors, table=table, codes=codes), Players(table.players, players.names)
