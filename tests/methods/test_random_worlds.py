@@ -50,7 +50,7 @@ def seeds(count, every):
 # ------------------------------------------------------------------ 1. programs of JAX
 
 
-@seeds(60, every=12)
+@seeds(60, every=20)
 def test_programs_of_jax(seed):
     rng = np.random.default_rng(1000 + seed)
     F, K = int(rng.integers(2, 7)), int(rng.choice([1, 1, 2, 3]))
@@ -110,7 +110,7 @@ def quantities(f, params, X, B):
 # ------------------------------------------------------- 2. estimators of scikit-learn
 
 
-@seeds(80, every=16)
+@seeds(80, every=27)
 @pytest.mark.parametrize("backend", ["auto", "host"])
 def test_estimators(seed, backend):
     from sklearn.compose import ColumnTransformer  # noqa: PLC0415
@@ -196,7 +196,7 @@ def mixed(rows):
     return rows[:, 0] * rows[:, 1] + rows[:, 2] + rows.sum(axis=1)
 
 
-@seeds(60, every=10)
+@seeds(60, every=15)
 @pytest.mark.parametrize("backend", ["jax", "host"])
 def test_data_of_many_kinds(seed, backend):
     rng = np.random.default_rng(3000 + seed)
@@ -346,7 +346,7 @@ def test_sampled_values_are_within_their_standard_errors(seed, estimator):
 QUANTITIES = ["individual", "actual", "rate", "average", "group", "disparity", "signed", "ratio"]
 
 
-@seeds(60, every=12)
+@seeds(60, every=20)
 def test_influences(seed):
     rng = np.random.default_rng(6000 + seed)
     F, N = int(rng.integers(2, 5)), int(rng.integers(4, 8))
@@ -423,7 +423,7 @@ def test_influences(seed):
         np.testing.assert_allclose(alone.values[n], singles, rtol=0, atol=atol)
 
 
-@seeds(40, every=8)
+@seeds(40, every=13)
 def test_rules(seed):
     rng = np.random.default_rng(7000 + seed)
     F, rows = int(rng.integers(2, 4)), int(rng.integers(8, 20))

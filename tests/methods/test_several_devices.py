@@ -233,6 +233,7 @@ out["replaced exact None"] = own.values(lambda: model.replace(params=places["cop
 """
 
 
+@pytest.mark.slow
 def test_parameters_may_be_on_any_devices(tmp_path):
     found = eight_devices.outcome(PLACED, tmp_path, 4)
     for name, there in found.items():

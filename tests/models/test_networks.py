@@ -398,6 +398,7 @@ class TestKeras:
         assert found.values.shape == (20, F + 2, K)
 
 
+@pytest.mark.slow
 def test_a_recurrent_nnx_module_that_counts_its_draws():
     nnx = pytest.importorskip("flax.nnx")
 

@@ -125,7 +125,7 @@ def sentence(X: Any) -> Any:
 
 @pytest.mark.parametrize(
     "f",
-    some_slow([scaled, squared, channels_first, grouped, transposed, sentence], 3),
+    some_slow([scaled, squared, channels_first, grouped, transposed, sentence], 6),
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("options", [{}, {"estimator": "kernel", "budget": 12}], ids=["exact", "k"])

@@ -112,7 +112,7 @@ UNITED = {"a": [0, 3], "b": [1], "c": [2, 4, 5]}
         pytest.param(UNITED, "shapley", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("kind", often.some_slow(sorted(KINDS), 4))
+@pytest.mark.parametrize("kind", often.some_slow(sorted(KINDS), 6))
 def test_the_structure_gives_the_values_of_the_estimator(
     kind: str, players: Any, index: Any
 ) -> None:

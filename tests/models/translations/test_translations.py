@@ -82,7 +82,7 @@ def test_no_other_kind_leaves_jax():
     assert not again
 
 
-@pytest.mark.parametrize("name", some_slow(TRANSLATED, 5))
+@pytest.mark.parametrize("name", some_slow(TRANSLATED, 8))
 def test_the_formula_is_the_estimators(name, x64):
     """In float64, where rounding hides nothing, for every output and the labels."""
     kind = KINDS[name]
