@@ -177,7 +177,9 @@ def pairs_together(terms: int, players: int, platform: str, pairs: int) -> int:
 # tile are one sum, whose additions keep what they lose.
 MOST_DONORS = 16
 ROWS_OF_MEANS = 1 << 19  # of an instance and a segment of donors
-TILES_OF_MEANS = 16  # in a dispatch
+# In a dispatch. Its instances are one product of this number of rows on a GPU and a TPU, also
+# where a small question has fewer tiles: bits do not follow the question.
+TILES_OF_MEANS = 16
 
 
 def donors_at_once(donors: int, players: int, block: int, most: int) -> int:

@@ -75,6 +75,37 @@ def test_means_of_segments_of_donors(platform: str, prepared: bool) -> None:
     assert not bad.any()
 
 
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_no_product_follows_the_number_of_tiles(platform: str, prepared: bool) -> None:
+    """A small question has fewer tiles on a GPU. The broken version made the rows of T instances
+    one product, by whose number of rows a GPU may round in another way.
+    """
+    mesh: Any = SimpleNamespace(size=1, devices=np.array([SimpleNamespace(platform=platform)]))
+    shape, params = MeansShape(P, 4, 2, K, "float32", prepared), network()
+    held: Any = np.zeros((8, P), np.float32)
+    if prepared:
+        held = jax.eval_shape(partial(prepared_rows, layer, P, False, platform), params, held, None)
+    donors = jax.ShapeDtypeStruct((1, 2, 4, *held.shape[1:]), jnp.float32)
+    of = partial(mean_tables, layer, head, None, jnp.isfinite, shape, mesh)
+
+    def products(T: int) -> list[Any]:
+        work, weights = np.zeros((T, 3), np.int32), np.ones((1, 2, 4), np.float32)
+        x, tiles = np.zeros((50, P), np.float32), np.full(1, T, np.int32)
+        given = params, x, donors, weights, None, tiles, work
+        found, bodies = [], [jax.make_jaxpr(of)(*given).jaxpr]
+        while bodies:
+            for step in bodies.pop().eqns:
+                inner = [getattr(one, "jaxpr", one) for one in step.params.values()]
+                bodies += [one for one in inner if hasattr(one, "eqns")]
+                if step.primitive.name == "dot_general":
+                    found.append([one.aval.shape for one in (*step.invars, *step.outvars)])
+        return sorted(found)
+
+    assert len(products(1)) >= 2
+    assert products(1) == products(3) == products(16)
+
+
 def test_a_sum_in_any_order_keeps_what_it_loses() -> None:
     """Numbers that cancel, 1e7 times as large as their sum: float32 alone would keep no digit."""
     rng = np.random.default_rng(0)

@@ -436,6 +436,7 @@ def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
     T = scanner.tiles_of(len(rows), D)
     run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(T))
+    run.cost.hold(**scanner.held)
     run.structure = run.engine.structure_name
 
 

@@ -60,7 +60,7 @@ class ScanShape:
     @property
     def chunks(self) -> int:
         """Products that the sizes of a walk are made by."""
-        return -(-self.P // LONGEST_PRODUCT)
+        return -(-self.P // LONGEST_PRODUCT) if self.by == "products" else 1
 
     @property
     def pairs(self) -> int:

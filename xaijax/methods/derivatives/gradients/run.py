@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
+from xaijax.games.engine.dispatch import THREADS as AT_WORK
 from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.plan import refuse_larger
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels import sizes
@@ -289,11 +290,12 @@ class GradientSizes:
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of a tile at work, and of the instances and lines of the dispatches in
-        flight.
+        """The bytes of the dispatches under way: a tile at work of each, which is what
+        `Compiled.program` counts, and their instances and lines.
         """
-        under_way = (LOOK_AHEAD + 1) * (self.groups * self.instances + self.turns * self.lines)
-        return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
+        rows, lines = self.groups * self.instances, self.turns * self.lines
+        each = {"tile": self.rows * self.bytes_per_row, "answers": (rows + lines) * self.row_bytes}
+        return {share: (LOOK_AHEAD + 1) * size for share, size in each.items()}
 
 
 def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
@@ -313,11 +315,8 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
         rows //= 2
     least = 2 if even else 1
-    if max(rows, least) * per_row > memory.whole:
-        raise MemoryPlanError(
-            f"max_memory={memory.whole:,} bytes, but a tile of {max(rows, least)} rows needs about "
-            f"{max(rows, least) * per_row:,} for its gradients. Raise max_memory=."
-        )
+    what = f"a tile of {max(rows, least)} rows and their gradients in each of {AT_WORK} dispatches"
+    refuse_larger(AT_WORK * max(rows, least) * per_row, what, memory)
     S = min(steps, rows)
     S = -(-steps // -(-steps // S))  # evenly, as in `Lines.cut`
     every = lines * -(-steps // S)
