@@ -130,10 +130,18 @@ def head_rows_of_wide(width: int) -> int:
     return 1 << max(0, (_WIDE_LAYER // width).bit_length() - 1)
 
 
+def evenly(count: int, most: int) -> int:
+    """Things of one of several lots of `count` of them, at most `most`; the last lot is filled up
+    with as few as possible.
+    """
+    return -(-count // -(-count // max(1, most)))
+
+
 def blocks_of(rows: int, most: int, bits: int) -> int:
     """Rows of one of several equal blocks of `rows` rows, at most `most` where that is possible.
 
-    A block has full slots of 2^bits rows, or a power of two that divides a slot.
+    A block has full slots of 2^bits rows, or a power of two that divides a slot. Nothing can be
+    filled up: callers have a number of slots that is a power of two, or see `donors_at_once`.
     """
     if rows <= most:
         return rows
@@ -163,14 +171,14 @@ LEAVES = 512
 
 
 def pairs_together(terms: int, players: int, platform: str, pairs: int) -> int:
-    """Pairs of the `pairs` whose half tables of `terms` numbers a row are one product; a divisor.
+    """Pairs of the `pairs` whose half tables of `terms` numbers a row are one product.
 
-    CPU: two, which two cores share. GPU and TPU: as a layer of the tables' rows.
+    CPU: two, which two cores share. GPU and TPU: as a layer of the tables' rows, evenly.
     """
     if platform == "cpu":
         return 2 if pairs % 2 == 0 else 1
     tables = (1 << players // 2) + (1 << players - players // 2)
-    return blocks_of(pairs, max(1, head_rows(max(1, terms), platform) // tables), 0)
+    return evenly(pairs, head_rows(max(1, terms), platform) // tables)
 
 
 # Averaged tables. CPU: donors of a block, whose sum is not compensated. Elsewhere all donors of a
@@ -193,10 +201,10 @@ def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
 
 
 def trees_together(rows: int, trees: int) -> int:
-    """Trees whose leaves rows look for together on a GPU and a TPU; a divisor of `trees`. Places
-    of 16 Mi rows and trees are 64 MB, and a level of all of them is two kernels.
+    """Trees whose leaves rows look for together on a GPU and a TPU, evenly. Places of 16 Mi rows
+    and trees are 64 MB, and a level of all of them is two kernels.
     """
-    return blocks_of(trees, max(1, (1 << 24) // rows), 0)
+    return evenly(trees, (1 << 24) // rows)
 
 
 # Training rows of one product of nearest neighbours. CPU: what a tile makes of them stays in the

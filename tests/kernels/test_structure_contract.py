@@ -264,6 +264,16 @@ def test_blocks_are_equal_and_cut_no_slot(rows: int, most: int, bits: int, expec
     assert sizes.blocks_of(rows, most, bits) == expected
 
 
+def test_a_prime_number_of_donors_costs_what_the_number_before_does() -> None:
+    """The broken version took a divisor: 1 of 101 pairs a turn."""
+    terms, players = 2_000, 12
+    together = [sizes.pairs_together(terms, players, "gpu", pairs) for pairs in (100, 101, 103)]
+    turns = [-(-pairs // each) for pairs, each in zip((100, 101, 103), together, strict=True)]
+    assert max(turns) - min(turns) <= 1 and min(together) > 10
+    assert [sizes.pairs_together(terms, players, "cpu", pairs) for pairs in (100, 101)] == [2, 1]
+    assert [sizes.trees_together(1 << 20, trees) for trees in (96, 97)] == [16, 14]
+
+
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize(
     ("bits", "slots", "block"),
@@ -348,10 +358,14 @@ def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
 def test_subsets_of_what_is_prepared(
     name: str, platform: str, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On an accelerator pairs are taken three at a time; the last turn is filled up."""
     if not layer(name).prepares(platform):
         assert platform == "cpu" and layer(name).adds
         return
     monkeypatch.setattr(sizes, "LEAVES", leaves)  # taken together: several turns of a loop
+    if platform != "cpu":
+        assert S % 3
+        monkeypatch.setattr(product, "pairs_together", lambda *_: 3)
     known, x, donors = layer(name), rows(1, 1), rows(2, S)
     player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
     own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))

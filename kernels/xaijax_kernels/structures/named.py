@@ -237,11 +237,14 @@ class Product(Layer):
     ) -> jax.Array:
         """See `Layer.prepared_subsets`."""
         together = pairs_together(self.parts, players, platform, len(donors))
+        S = len(donors)
+        if S % together:  # the last pairs are filled up, and their answers are left out
+            donors = jnp.pad(donors, ((0, -S % together), *((0, 0),) * (donors.ndim - 1)))
         few = donors.reshape(-1, together, *donors.shape[1:])
         sums = jax.lax.map(
             lambda some: self.factors.pairs(self.coefficients, players, x, some, platform), few
         )
-        return head(sums.reshape(-1, sums.shape[-1]) + self.intercept)
+        return head(sums.reshape(-1, sums.shape[-1])[: S << players] + self.intercept)
 
     def _slot(self, slot: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         """The values of one slot; [2^s, A]."""
