@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
-from xaijax_kernels.engine.reduce import compensated_at_once, over_rows
+from xaijax_kernels.engine.reduce import compensated_at_once
 from xaijax_kernels.neighbours import nearest
 from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.averaged import MeansShape, chances_of, mean_tables, prepared_rows
@@ -174,12 +174,12 @@ def structured_kernels() -> Iterator[Case]:
     for platform in ("gpu", "tpu"):
         at_once = partial(subsets_at_once, *times.args[:2], 8 << BITS, jnp.sin, platform=platform)
         yield "subsets_at_once", at_once, given
-    good = jax.ShapeDtypeStruct((R, L, K), bool)
-    yield "compensated_at_once", partial(compensated_at_once, axis=1), (f32(R, L, K), good)
+    at_once = partial(compensated_at_once, axis=1)
+    yield "compensated_at_once", lambda terms, bad: at_once(terms, largest=bad), (f32(R, L, K),) * 2
+    yield "compensated_at_once", lambda a, b: compensated_at_once(a, 0, b, b), (f32(R, L, K),) * 2
     for by in ("sums", "products"):
         walks = ScanShape(L, 1, 1, L, K, "float32", by)
         yield "prefixes_of", partial(prefixes_of, shape=walks), (f32(L, R, K),)
-    yield "over_rows", over_rows, (f32(R, L, K), f32(R, L, K))
     yield "in_blocks", partial(in_blocks, jnp.sin, terms=P), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))

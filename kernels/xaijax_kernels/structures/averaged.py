@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import any_bad, neumaier, over_rows
+from xaijax_kernels.engine.reduce import any_bad, compensated_at_once, neumaier
 from xaijax_kernels.engine.steps import Number, Step, bound, opened
 from xaijax_kernels.engine.tiles import (
     counted_on,
@@ -161,7 +161,7 @@ def mean_tables(
             out = scores_of(subsets_of(row, S)(b)).astype(shape.dtype).reshape(S, C, K)
             c = out[0, 0]
             terms = w.reshape(S, 1, 1) * (out - c)
-            high, low, top, bottom = over_rows(terms, out)
+            high, low, top, bottom = compensated_at_once(terms, 0, out, out)
             return high, low, jnp.stack([c, out[0, -1], top.max(axis=0), bottom.min(axis=0)])
 
         def by_answers(one):

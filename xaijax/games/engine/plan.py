@@ -328,13 +328,14 @@ def devices_of(given: Any) -> list[Any]:
 
 def refuse_precision(precision: str, device: Any, name: str) -> None:
     """Raises InputError for a precision that the device lacks; name: that of the model."""
-    if precision == "tf32" and device.platform == "tpu":
+    # Of NVIDIA's GPUs "8.0", of AMD's "gfx942"; TPUs and Apple's GPUs have none.
+    capability = str(getattr(device, "compute_capability", ""))
+    known = capability.replace(".", "").isdigit()
+    if precision == "tf32" and device.platform != "cpu" and not known:
         raise InputError(
             f"precision='tf32' of {name} is a format of NVIDIA's GPUs, and {device.device_kind} "
             "has none. Say precision='bfloat16', or 'float32'."
         )
-    capability = str(getattr(device, "compute_capability", ""))  # of NVIDIA's GPUs, "8.0"
-    known = capability.replace(".", "").isdigit()
     if precision in ("tf32", "bfloat16") and known and float(capability) < AMPERE:
         raise InputError(
             f"precision={precision!r} of {name} needs a GPU of compute capability {AMPERE} "
