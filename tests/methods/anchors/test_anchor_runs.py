@@ -285,4 +285,11 @@ def test_a_plan_names_the_program_of_the_pulls(space, search, monkeypatch):
     assert before.programs == 2  # the rows as they are, and the pulls
     anchors.explain(X, search=search)
     assert anchors.plan(X, search=search).programs == 0
-    assert explainer(host_model(), perturbation=space).plan(X, search=search).programs == 0
+
+
+def test_a_larger_question_has_room(monkeypatch):
+    """As for rows of which few fill a megabyte: the loop of a smaller question has no room."""
+    monkeypatch.setattr("xaijax.games.engine.plan.UNNOTICED", 16)
+    anchors = explainer(jax_model(), perturbation="row_bin")
+    few, all_ = (told(anchors.explain(rows, search="kl-lucb")) for rows in (DATA[:2], DATA))
+    assert few == all_[:2]

@@ -60,6 +60,7 @@ class RuleAsker:
         self._donors, self._fits = self.evaluator.engine.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
+        self._backend: Any = None  # for which the loop was made
         self.donor_answers: np.ndarray | None = None  # [B, A]
 
     @property
@@ -82,9 +83,10 @@ class RuleAsker:
         return self._pools[kind]
 
     def loop(self, questions: GameRun) -> RuleDevice | RuleHost:
-        """The loop that runs the model; the first call probes it."""
-        if self._loop is None:
-            backend: Any = questions.backend()
+        """The loop that runs the model; the first call probes it. A larger question has another."""
+        backend: Any = questions.backend()
+        if self._loop is None or self._backend is not backend:
+            self._backend = backend
             if self.evaluator.engine.on_host:
                 self._loop = RuleHost(backend, self.score)
             else:
