@@ -105,7 +105,7 @@ def _asks_host(step: Operation) -> bool:
     return step.kind in HOST or "callback" in step.line.split("metadata")[0]
 
 
-class Program(programs.Program):
+class Program(programs.ProgramText):
     """The computations of a program; gpu: whether it is a GPU's."""
 
     def __init__(self, text: str, gpu: bool) -> None:

@@ -37,7 +37,7 @@ def products(text: str, platform: str) -> Counter[str]:
     return found
 
 
-class Program(programs.Program):
+class Program(programs.ProgramText):
     """The computations of a program, and from where each is called."""
 
     def __init__(self, text: str) -> None:

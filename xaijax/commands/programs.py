@@ -54,7 +54,7 @@ class Operation:
         return int(found[1]) if found else 0
 
 
-class Program:
+class ProgramText:
     """The computations of a program."""
 
     def __init__(self, text: str) -> None:
@@ -132,7 +132,7 @@ class Program:
 
 def kernels(text: str) -> int:
     """Kernels that one call of a program starts."""
-    return sum(times for _, times, one in Program(text).steps() if one.kind not in LOOPS)
+    return sum(times for _, times, one in ProgramText(text).steps() if one.kind not in LOOPS)
 
 
 def _cost(steps: list[tuple[tuple[int, ...], int, Operation]]) -> tuple[int, int]:

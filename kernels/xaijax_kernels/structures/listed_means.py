@@ -46,8 +46,8 @@ class ListShape:
     dtype: str
     by_player: bool = False  # whether rows are given as what each player adds
     of_call: int = 0  # g, a divisor of G; 0: each instance has calls of its own, one for a block
-    # Instances whose parts one product makes, at least G, of which a small question has fewer: its
-    # bits must not follow how many are asked about.
+    # Instances whose parts one product makes, at least G, also where a small question has fewer:
+    # its bits must not follow how many are asked about.
     made: int = 0
 
     @cached_property

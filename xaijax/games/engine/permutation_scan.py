@@ -105,12 +105,13 @@ class PermutationScan:
         rows, memory = tile_rows(width, donors.itemsize, platform), compiled.memory
         # Of a row: the layer's terms and sums of both halves, and two layers of the head.
         per_row = bytes_of_row(donors.itemsize, width, 1, outputs)
+        larger = rows
         if platform != "cpu":
             rows = fitting_tile(rows, per_row, memory)
-        larger = rows_of_head(rows, per_row, platform, memory)
+            larger = rows_of_head(rows, per_row, platform, memory)
         self.shape = scan_shape(P, B, outputs, rows, donors.dtype.name, platform, larger)
-        at_work = self.shape.rows * per_row
-        refuse_larger(at_work, f"one call of {self.shape.rows} rows along orders", memory)
+        of_call = self.shape.rows
+        refuse_larger(of_call * per_row, f"one call of {of_call} rows along orders", memory)
         self.segments = -(-B // self.shape.donors)
         missing = self.segments * self.shape.donors - B
         # The padding repeats a valid row, with weight 0.
@@ -122,11 +123,11 @@ class PermutationScan:
         self._donors = put(padded.reshape(*split, P), self._same)
         self._weights = put(weights.reshape(split), self._same)
         # Sums of both halves, what they lost, and at once whether one is bad.
-        per_tile = (6 if self.shape.at_once else 4) * donors.itemsize * outputs
+        per_tile = (4 if self.shape.by == "steps" else 6) * donors.itemsize * outputs
         per_tile *= self.shape.blocks * self.shape.block * self.shape.instances
         fits = max(1, memory.fits("answers", (LOOK_AHEAD + 1) * per_tile))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
-        tiles = {"tile": at_work, "answers": self.tiles * per_tile}  # of one dispatch
+        tiles = {"tile": of_call * per_row, "answers": self.tiles * per_tile}  # of one dispatch
         self.held = {share: (LOOK_AHEAD + 1) * size for share, size in tiles.items()}
 
     def holding(self, N: int) -> PermutationScan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class RuleAsker:
         self._donors, self._fits = self.evaluator.engine.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
-        self._backend: Any = None  # for which the loop was made
+        self._questions: GameRun | None = None  # for which the loop was made
         self.donor_answers: np.ndarray | None = None  # [B, A]
 
     @property
@@ -84,9 +84,8 @@ class RuleAsker:
 
     def loop(self, questions: GameRun) -> RuleDevice | RuleHost:
         """The loop that runs the model; the first call probes it. A larger question has another."""
-        backend: Any = questions.backend()
-        if self._loop is None or self._backend is not backend:
-            self._backend = backend
+        if self._loop is None or self._questions is not questions:
+            self._questions, backend = questions, cast(Any, questions.backend())
             if self.evaluator.engine.on_host:
                 self._loop = RuleHost(backend, self.score)
             else:

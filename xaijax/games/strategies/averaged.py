@@ -9,7 +9,7 @@ Letters: n instances, B donors, P players, K scores, S donors of a block, T tile
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -91,17 +91,17 @@ class ByAveragedTables:
 
 @once
 def _averaged(engine: Engine, backend: DeviceBackend) -> Averaged | None:
-    shape = _shape(engine, backend)
-    return None if shape is None else Averaged(engine, backend.programs, shape)
+    platform = platform_of(backend.mesh)
+    shape = _shape(engine, backend, platform)
+    return None if shape is None else Averaged(engine, backend.programs, shape, platform)
 
 
-def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
+def _shape(engine: Engine, backend: DeviceBackend, platform: str) -> MeansShape | None:
     tile, P, B = backend.sizes.tile, engine.players.count, engine.replacement.count
     score = engine.score
     # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
-    platform = platform_of(backend.mesh)
     if platform != "cpu":
         known, itemsize = engine.known, engine.replacement.dtype.itemsize
         held = engine.memory.fits("answers", itemsize * (known.width + 4 * engine.findings.outputs))
@@ -119,51 +119,39 @@ def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
     return MeansShape(P, S, bucket(-(-blocks // segments)), tile.outputs, tile.dtype)
 
 
-# What follows does not depend on the number of instances: it is kept by an explainer's first
-# programs, and not made again when a larger question makes others.
-
-
-@once
-def _held_donors(
-    engine: Engine, programs: Programs, split: tuple[int, int, int]
-) -> tuple[Any, np.ndarray, Any]:
-    """(the donors, filled up, on the devices [R, F], their weights [segments, D, S], float64 and on
-    the devices). Equal weights become ones, exactly.
+@dataclass
+class HeldDonors:
+    """Donors on the devices. They do not depend on the number of instances: programs for more of
+    them share what an explainer's first ones hold.
     """
+
+    rows: Any  # [R, F], what fills the last segment up included
+    own: np.ndarray  # float64 [segments, D, S], their weights; equal ones are ones, exactly
+    weights: Any  # the same as the program takes them
+    taken: Any = None  # [segments, D, S, ..], as the program takes them; None: not made yet
+
+
+def _held_donors(engine: Engine, programs: Programs, split: tuple[int, int, int]) -> HeldDonors:
+    """The donors of an explainer, put on the devices the first time."""
+    if split in programs.kept:
+        return programs.kept[split]
     donors, given = engine.replacement.codes, engine.replacement.weights
     missing = int(np.prod(split)) - len(given)
     donors = np.pad(donors, ((0, missing), (0, 0)), mode="edge")
     own = np.pad(given / given.max(), (0, missing)).reshape(split)
-    return put(donors, programs.same), own, put(own.astype(donors.dtype), programs.same)
-
-
-@once
-def _donors_taken(
-    engine: Engine, programs: Programs, P: int, split: tuple[int, int, int], prepared: bool
-) -> jax.Array:
-    """The donors as the program of instances takes them; [segments, D, S, ..]."""
-    rows = _held_donors(engine, programs, split)[0]
-    if prepared:
-        rows = programs.compiled.run(_preparing(programs, P, rows))
-    return rows.reshape(*split, *rows.shape[1:])
-
-
-def _preparing(programs: Programs, P: int, rows: Any) -> ProgramRecipe:
-    """Recipe of the program that makes what each player of donors contributes."""
-    platform = platform_of(programs.mesh)
-    function = partial(prepared_rows, programs.structure.of, P, False, platform)
-    arguments = (programs.params, rows, programs.players)
-    key, what = ("prepared rows", programs.structure, P), "donors, prepared"
-    return ProgramRecipe(key, function, arguments, what=what, results=programs.same)
+    same = programs.same
+    held = HeldDonors(put(donors, same), own, put(own.astype(donors.dtype), same))
+    return programs.kept.setdefault(split, held)
 
 
 class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
-    def __init__(self, engine: Engine, programs: Programs, shape: MeansShape) -> None:
-        self._engine, self._programs, self._P = engine, programs, shape.P
-        self._platform = platform_of(programs.mesh)
-        self._counted = counted(self._platform)
+    def __init__(
+        self, engine: Engine, programs: Programs, shape: MeansShape, platform: str
+    ) -> None:
+        self._programs, self._P = programs, shape.P
+        self._platform, self._counted = platform, counted(platform)
         given = engine.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
@@ -171,8 +159,9 @@ class Averaged:
         split = (self._segments, shape.blocks, shape.donors)
         self._scale = given.max()
         self._split, self.shape = split, shape
-        self._rows, own, self._weights = _held_donors(engine, programs.first, split)
-        self._totals = own.sum(axis=(1, 2))
+        self._held = _held_donors(engine, programs, split)
+        self._rows, self._weights = self._held.rows, self._held.weights
+        self._totals = self._held.own.sum(axis=(1, 2))
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
         ]
@@ -221,15 +210,27 @@ class Averaged:
     @cached_property
     def _prepared(self) -> jax.ShapeDtypeStruct:
         """What players of all donors contribute, as a shape."""
-        recipe = _preparing(self._programs, self._P, self._rows)
+        recipe = self._preparing()
         return jax.eval_shape(recipe.function, *recipe.arguments)
+
+    def _preparing(self) -> ProgramRecipe:
+        """Recipe of the program that makes it."""
+        p, P = self._programs, self._P
+        known = p.structure
+        function = partial(prepared_rows, known.of, P, False, self._platform)
+        arguments = (p.params, self._rows, p.players)
+        key, what = ("prepared rows", known, P), "donors, prepared"
+        return ProgramRecipe(key, function, arguments, what=what, results=p.same)
 
     @property
     def _donors(self) -> jax.Array:
         """The donors as the program takes them; [segments, D, S, ..]."""
-        return _donors_taken(
-            self._engine, self._programs.first, self._P, self._split, self.shape.prepared
-        )
+        if self._held.taken is None:
+            rows = self._rows
+            if self.shape.prepared:
+                rows = self._programs.compiled.run(self._preparing())
+            self._held.taken = rows.reshape(*self._split, *rows.shape[1:])
+        return self._held.taken
 
     @cached_property
     def compiles(self) -> bool:
@@ -329,8 +330,7 @@ class Averaged:
     def recipes(self, n: int | None = None) -> list[ProgramRecipe]:
         """Recipes of all programs that n instances run; None: as many as fill a dispatch."""
         T = self._tiles if n is None else self._turns(n)
-        preparing = [_preparing(self._programs, self._P, self._rows)] * self.shape.prepared
-        return [self.recipe(T), *preparing]
+        return [self.recipe(T), *([self._preparing()] if self.shape.prepared else [])]
 
     def recipe(self, T: int) -> ProgramRecipe:
         """What the program of a dispatch of T tiles is compiled of."""

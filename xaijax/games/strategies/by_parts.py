@@ -115,17 +115,19 @@ class Listed:
         known = shapes_of(programs.structure, programs.params)
         platform = platform_of(programs.mesh)
         cpu = platform == "cpu"
-        itemsize = programs.donors.dtype.itemsize
+        itemsize, width, rows = programs.donors.dtype.itemsize, known.width, tile.rows
         # Of a row: also what the donor adds, and of CALLS_OF_LIST calls what the instances add.
-        parts = itemsize * known.width * (1 + CALLS_OF_LIST / donors)
+        parts = itemsize * width * (1 + CALLS_OF_LIST / donors)
         self._row_bytes = backend.sizes.bytes_per_row + int(parts)
-        larger = rows_of_head(tile.rows, self._row_bytes, platform, engine.memory)
-        block = programs.block(tile.rows) if cpu else larger
+        if cpu:
+            block = programs.block(rows)
+        else:
+            block = rows_of_head(rows, self._row_bytes, platform, engine.memory)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions, blocks, of_call = block // together, 1, 0
         if cpu:
-            most = min(ROWS_OF_LIST, max(tile.rows, NUMBERS_OF_LIST // known.width))
+            most = min(ROWS_OF_LIST, max(rows, NUMBERS_OF_LIST // width))
             blocks = max(1, most // block)
         else:
             coalitions = min(COALITIONS_OF_LIST, power_below(coalitions))
@@ -138,7 +140,7 @@ class Listed:
             instances = of_call * min(CALLS_OF_LIST, fits // of_call)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
-        of_row = tile.P * known.width
+        of_row = tile.P * width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
         held = engine.memory.fits("parts", of_row * itemsize)
         left = held - self.segments * together  # beside the donors
@@ -147,7 +149,7 @@ class Listed:
         most = min(engine.rows_at_a_time, power_below(max(LEAST_ROWS, left)))
         self._instances = most if by_player else programs.sizes.instances
         self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, of_call, made=instances)
-        self._width = known.width
+        self._width = width
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES_OF_LIST, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
