@@ -110,6 +110,8 @@ class GameRun:
         self.evaluator, self.quantity = evaluator, quantity
         self.report, self.first, self.asks = progress, first, asks
         evaluator.engine.refuse_large_tile()
+        if asks:
+            evaluator.engine.refuse_described()
         read = evaluator.encoded(rows, every=asks) if encoded is None else encoded()
         self.table, self.codes = read
         self.engine = evaluator.engine

@@ -187,6 +187,7 @@ class GradientExplainer:
         started = time.perf_counter()
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
+        run.engine.refuse_described()
         if outputs is not None:
             TargetColumn().refuse(run.outputs)
         if names is not None:
