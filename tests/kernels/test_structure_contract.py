@@ -168,11 +168,11 @@ def test_parts_in_blocks_of_rows_are_those_of_each_row(
     """Of more numbers than a core's cache holds. A part has one factor a column and no sum whose
     order could change: equal bits.
     """
-    known, X = layer(name), rows(1, 3 * product.FEW)
+    known, X = layer(name), rows(1, 3 * product.FEW_ROWS)
     own = known.of_columns(jnp.asarray(np.random.default_rng(3).random(X.shape) < 0.5))
     columns = known.columns(X)
     whole_part = known.part(columns, own)
-    monkeypatch.setattr(product, "CACHED", known.parts)
+    monkeypatch.setattr(product, "NUMBERS_OF_PARTS", known.parts)
     np.testing.assert_array_equal(known.part(columns, own), whole_part)
     jaxpr = jax.make_jaxpr(known.part)(columns, own)
     assert [one.params["length"] for one in jaxpr.eqns if one.primitive.name == "scan"] == [3]
@@ -298,11 +298,9 @@ def test_tables_of_a_gpu_and_a_tpu(bits: int, slots: int, block: int, platform: 
         asked.add(hidden.shape)
         return jnp.sin(hidden)
 
-    def times(rows: jax.Array) -> jax.Array:
-        return jnp.dot(rows, W, precision="highest")
-
     rows_of = jnp.asarray(x), jnp.asarray(donors), jnp.asarray(kept)
-    found = sums.subsets_at_once(times, jnp.asarray(b), block, head, *rows_of, platform)
+    layer = Dense(jnp.asarray(W), jnp.asarray(b))
+    found = layer._at_once(block, head, *rows_of, platform)
     subset = (np.arange(1 << bits)[:, None] >> np.arange(bits)) & 1
     masks = np.einsum("ct,stf->scf", subset, kept[:, :bits]) + kept[:, bits:] > 0
     hybrids = np.where(masks, x[:, None], donors[:, None]).reshape(-1, F).astype(float)

@@ -217,7 +217,7 @@ def program_kernels(explainer: Explainer) -> int:
     evaluator = explainer._evaluator
     assert evaluator is not None
     kept = evaluator.engine.compiled.kept.values()
-    calls = [getattr(one, "call", None) for one in kept]
+    calls: list[Any] = [getattr(one, "call", None) for one in kept]
     return max((kernels(call.as_text()) for call in calls if hasattr(call, "as_text")), default=0)
 
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import pairs_together, rows_of_terms
+from xaijax_kernels.sizes import FEW_ROWS, NUMBERS_OF_PARTS, pairs_together, rows_of_terms
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
@@ -120,7 +120,6 @@ NAMED: dict[str, Callable[..., Layer]] = {
 # (`factors.sums_at_subsets`).
 
 HIGHEST = jax.lax.Precision.HIGHEST
-FEW, CACHED = 16, 1 << 20  # rows at a time; numbers of a part
 
 
 @final
@@ -169,8 +168,8 @@ class Product(Layer):
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`. A few rows at a time, where all of them would leave a core's cache."""
         R, L = len(columns), self.parts
-        if R * L > CACHED and R % FEW == 0:
-            blocks = (a.reshape(-1, FEW, a.shape[1]) for a in (columns, own))
+        if R * L > NUMBERS_OF_PARTS and R % FEW_ROWS == 0:
+            blocks = (a.reshape(-1, FEW_ROWS, a.shape[1]) for a in (columns, own))
             return jax.lax.map(lambda few: self._part(*few), tuple(blocks)).reshape(R, L)
         return self._part(columns, own)
 

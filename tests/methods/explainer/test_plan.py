@@ -14,7 +14,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import xaijax as xj
-from xaijax.games.engine import dispatch, evaluator
+from xaijax.games.engine import dispatch
 from xaijax.games.engine.dispatch import Compiled, Program
 from xaijax.games.engine.plan import free_memory
 from xaijax.models.queries.findings import ProgramCache
@@ -165,7 +165,7 @@ def test_a_call_on_described_devices_is_refused(call: str, monkeypatch: pytest.M
     options = {"devices": jax.devices()[:1], "max_memory": 1 << 30}
     threshold = None if call == "gradients" else 0.0
     model = xj.as_model(lambda Z: jnp.tanh(Z).sum(axis=1), threshold=threshold)
-    monkeypatch.setattr(evaluator, "only_described", lambda device: True)
+    monkeypatch.setattr("xaijax.games.engine.plan.only_described", lambda device: True)
     with pytest.raises(xj.InputError, match=r"devices= are cpu of a topology.*Call plan\(X\)"):
         CALLS[call](model, options)
 

@@ -21,13 +21,7 @@ from xaijax.core.errors import InputError, MemoryPlanError
 from xaijax.core.process import before_jax
 from xaijax.games.engine.determinism import DeterminismCheck
 from xaijax.games.engine.device import DeviceBackend, device_backend
-from xaijax.games.engine.dispatch import (
-    Clock,
-    Compiled,
-    ProgramRecipe,
-    mesh_of,
-    only_described,
-)
+from xaijax.games.engine.dispatch import Clock, Compiled, ProgramRecipe, mesh_of
 from xaijax.games.engine.host import HostBackend
 from xaijax.games.engine.loop import Backend
 from xaijax.games.engine.permutation_scan import PermutationScan
@@ -139,15 +133,6 @@ class Engine:
                 f"devices={[str(d) for d in self.limits.devices]}, but the parameters of "
                 f"{self.model.name} are sharded over {[str(d) for d in self.devices]}. Leave "
                 "devices= out: the model stays where it is."
-            )
-
-    def refuse_described(self) -> None:
-        """Raises InputError if a JAX model is to run on devices of a topology: nothing can."""
-        described = [d for d in self.devices if only_described(d)]
-        if described and not self.on_host:
-            raise InputError(
-                f"devices= are {described[0].device_kind} of a topology: programs can be planned "
-                "and compiled for them, and not run. Call plan(X), or say devices=jax.devices()."
             )
 
     @cached_property

@@ -343,6 +343,15 @@ def refuse_precision(precision: str, device: Any, name: str) -> None:
         )
 
 
+def refuse_described(device: Any) -> None:
+    """Raises InputError for a device of a topology, on which nothing can run."""
+    if only_described(device):
+        raise InputError(
+            f"devices= are {device.device_kind} of a topology: programs can be planned and "
+            "compiled for them, and not run. Call plan(X), or say devices=jax.devices()."
+        )
+
+
 def free_memory(device: Any) -> int:
     """Bytes that the device has free; for the CPU, what the machine has available.
 

@@ -265,9 +265,6 @@ def _stays(run: GradientPrograms, work: Work) -> np.ndarray | None:
 
 
 PASSES = 3.0  # a forward pass and a backward one, in forward passes
-# A backward pass holds more at a time than a forward pass: on a CPU a quarter of the rows stays in
-# the cache, and takes no longer per row.
-NARROWER = {"cpu": 4}
 HELD = 1 << 21  # numbers of the instances of one dispatch
 
 
@@ -337,9 +334,9 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
-    rows = sizes.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    if platform != "cpu":  # each line has its points in a row: no power of two is needed
-        return sizes.rows_of_call(rows, platform)
+    rows = sizes.rows_of_gradients(widest, codes.itemsize, platform, each)
+    if platform != "cpu":
+        return rows
     return sizes.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 

@@ -545,8 +545,9 @@ def sums(params: Any, rows: Any, levels: int, missing: bool) -> Any:
 
     def at_once(none: Any) -> Any:
         counts = jnp.arange(len(roots) + filled) < len(roots)
-        parts = (a.reshape(-1, some) for a in (jnp.pad(roots, (0, filled), mode="edge"), counts))
-        return jax.lax.scan(add_some, none, tuple(parts))[0]
+        padded = jnp.pad(roots, (0, filled), mode="edge")
+        parts = padded.reshape(-1, some), counts.reshape(-1, some)
+        return jax.lax.scan(add_some, none, parts)[0]
 
     return jax.lax.platform_dependent(
         none,
