@@ -19,7 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import FEW_ROWS, NUMBERS_OF_PARTS, pairs_together, rows_of_terms
+from xaijax_kernels.sizes import (
+    FEW_ROWS,
+    NUMBERS_OF_PARTS,
+    head_rows,
+    pairs_together,
+    rows_of_terms,
+)
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
@@ -205,7 +211,10 @@ class Product(Layer):
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.subsets`."""
-        sums = jax.lax.map(self._slot, (x, donors, kept))
+        S, bits = len(kept), kept.shape[1] - 1
+        together = pairs_together(self.parts, bits, platform, S)
+        together = None if platform == "cpu" else 1 << together.bit_length() - 1
+        sums = jax.lax.map(self._slot, (x, donors, kept), batch_size=together)
         return head(sums.reshape(-1, sums.shape[-1]))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Trees | None:
@@ -229,7 +238,9 @@ class Product(Layer):
         def one(row: jax.Array) -> jax.Array:
             return self.factors.kept(self.part(jnp.broadcast_to(row, own.shape), own))
 
-        return jax.lax.map(one, columns)
+        together = head_rows(self.parts * len(own), platform, columns.dtype.itemsize)
+        together = None if platform == "cpu" else min(together, len(columns))
+        return jax.lax.map(one, columns, batch_size=together)
 
     def prepared_subsets(
         self, head: Head, players: int, x: jax.Array, donors: jax.Array, platform: str
