@@ -1,34 +1,24 @@
 """Reads the optimised programs that XLA's compilers make for a TPU and for a GPU.
 
-An operation at the level of the program, or of a loop's body, is one kernel on a GPU and one fused
-step on a TPU. What it is made of is in a computation that it calls.
-
-`figures` opens the loops. The compiler writes down how many turns a loop takes, or its condition
-shows them, or the library named the loop by the most that it can take (`tiles.MOST_TURNS`). Any
-other loop raises `UnreadProgram`.
-`arithmetic` says in which numbers the products of a program multiply.
+Kernels and loops are read by the library itself (`xaijax/commands/programs.py`), which
+`xaijax doctor --device` uses too. Here are bytes, products and what else the tables hold. `figures`
+opens the loops; `arithmetic` says in which numbers the products of a program multiply.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xaijax_kernels.engine.tiles import MOST_TURNS
+from xaijax.commands import programs
+from xaijax.commands.programs import Operation
 
-HEAD = re.compile(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$")
-OPERATION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)$")
 ARRAY = re.compile(r"\b(pred|s8|u8|bf16|f16|s16|u16|f32|s32|u32|f64|s64|u64)\[([\d,]*)\]")
 BYTES = dict(pred=1, s8=1, u8=1, bf16=2, f16=2, s16=2, u16=2, f32=4, s32=4, u32=4)
 BYTES |= dict(f64=8, s64=8, u64=8)
 NAMES = dict(f32="float32", f16="float16", bf16="bfloat16", f64="float64", tf32="tf32")
-NO_KERNEL = (  # of a program's level: nothing is run, or the end of what was begun
-    "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
-    "opt-barrier async-done fusion-done copy-done slice-done dynamic-slice-done"
-).split()
 COLLECTIVES = (
     "all-reduce all-gather reduce-scatter collective-permute all-to-all collective-broadcast"
 ).split()
@@ -36,35 +26,7 @@ HOST = "send recv infeed outfeed".split()
 PRODUCTS = "dot convolution".split()
 SLICES = "slice dynamic-slice dynamic-update-slice gather".split()
 LIBRARY = re.compile(r'custom_call_target="__(cublas|cudnn)[^"]*(gemm|matmul|conv)')
-NAMED_TURNS = re.compile(re.escape(MOST_TURNS).replace(r"\{\}", r"(\d+)") + r'/while"')
-CONSTANT = re.compile(r"= [su]32\[\]\S* constant\((\d+)\)")
 LEAST_SHARE = 0.01  # of the products of a loop: what is less does not count as its smallest one
-
-
-class UnreadProgram(ValueError):
-    """A program has a form that is not read here: its figures would be guesses."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A line of a computation."""
-
-    name: str
-    type: str
-    kind: str
-    line: str
-
-    @cached_property
-    def calls(self) -> str | None:
-        """The computation that it runs."""
-        found = re.search(r"(?:calls|to_apply)=%([\w.\-]+)", self.line)
-        return found[1] if found else None
-
-    @cached_property
-    def cycles(self) -> int:
-        """As the compiler for a TPU estimates them."""
-        found = re.search(r'"estimated_cycles":"(\d+)"', self.line)
-        return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)
@@ -143,75 +105,12 @@ def _asks_host(step: Operation) -> bool:
     return step.kind in HOST or "callback" in step.line.split("metadata")[0]
 
 
-class Program:
-    """The computations of a program."""
+class Program(programs.ProgramText):
+    """The computations of a program; gpu: whether it is a GPU's."""
 
     def __init__(self, text: str, gpu: bool) -> None:
+        super().__init__(text)
         self.gpu = gpu
-        self.computations: dict[str, list[Operation]] = {}
-        self.entry, name = "", None
-        for line in text.splitlines():
-            head = HEAD.match(line)
-            if head:
-                name = head[2]
-                self.computations[name] = []
-                self.entry = name if head[1] else self.entry
-            elif line.startswith("}"):
-                name = None
-            elif name is not None and (found := OPERATION.match(line)):
-                self.computations[name].append(Operation(found[1], found[2], found[3], line))
-
-    def steps(self) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
-        """(turns of the loops around it, how often it runs, operation) of all kernels and loops."""
-        yield from self._steps(self.entry, 1, ())
-
-    def _steps(
-        self, name: str, times: int, path: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[int, ...], int, Operation]]:
-        for step in self.computations.get(name, ()):
-            if step.kind == "while":
-                turns, _ = self.turns(step)
-                yield path, times, step
-                body = re.search(r"body=%([\w.\-]+)", step.line)
-                assert body is not None
-                yield from self._steps(body[1], times * turns, (*path, turns))
-            elif step.kind == "conditional":
-                yield path, times, step
-                names = re.findall(r"%([\w.\-]+)", step.line.partition("computation")[2])
-                branches = [list(self._steps(branch, times, path)) for branch in names]
-                yield from max(branches, key=_cost, default=[])
-            elif step.kind == "call" and step.calls is not None:
-                yield from self._steps(step.calls, times, path)
-            elif step.kind not in NO_KERNEL:
-                yield path, times, step
-
-    def turns(self, loop: Operation) -> tuple[int, bool]:
-        """(turns of a loop, whether these are the most that an argument of the program allows).
-
-        JAX's loops count from 0 by 1: a constant in the condition is their number.
-        """
-        known = re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.line)
-        condition = re.search(r"condition=%([\w.\-]+)", loop.line)
-        if known is None and condition is not None:
-            steps = self.computations[condition[1]]
-            values = {step.name: CONSTANT.search(step.line) for step in steps}
-            below = steps[-1].kind == "compare" and "direction=LT" in steps[-1].line
-            known = values.get(self._names(steps[-1])[1]) if below else None
-        if known is not None:
-            return int(known[1]), False
-        named = NAMED_TURNS.search(loop.line)
-        if named is None:
-            raise UnreadProgram(
-                "nothing says how many turns this loop takes; name it by MOST_TURNS: "
-                + loop.line.strip()[-300:]
-            )
-        return int(named[1]), True
-
-    def inside(self, one: Operation) -> list[Operation]:
-        """The operation, or those of the computation that it runs, and of those in it."""
-        if one.calls is None or one.calls not in self.computations:
-            return [one]
-        return [each for step in self.computations[one.calls] for each in self.inside(step)]
 
     @cached_property
     def types(self) -> dict[str, str]:
@@ -220,12 +119,7 @@ class Program:
 
     def operands(self, one: Operation) -> list[str]:
         """Types of what an operation is given."""
-        return [self.types.get(name, "") for name in self._names(one)]
-
-    @staticmethod
-    def _names(one: Operation) -> list[str]:
-        given = one.line.partition(f" {one.kind}(")[2]
-        return re.findall(r"%([\w.\-]+)", given.split("), ")[0])
+        return [self.types.get(name, "") for name in self.names(one)]
 
     def traffic(self, one: Operation) -> int:
         """Bytes that it reads and writes; of an array that it slices or updates, the part."""
@@ -235,13 +129,11 @@ class Program:
         read, made = 0, {step.name: step for step in steps}
         for step in steps:
             if step.kind == "parameter":
-                users = [user for user in steps if step.name in self._names(user)]
-                parts = [
-                    user.kind in SLICES and self._names(user)[0] == step.name for user in users
-                ]
+                users = [user for user in steps if step.name in self.names(user)]
+                parts = [user.kind in SLICES and self.names(user)[0] == step.name for user in users]
                 read += sum(map(self._part, users)) if all(parts) else size_of(step.type)
         root = steps[-1]
-        ends = self._names(root) if root.kind == "tuple" else [root.name]
+        ends = self.names(root) if root.kind == "tuple" else [root.name]
         return read + sum(self._written(made[name]) for name in ends if name in made)
 
     def _slices(self, one: Operation, whole: int) -> int:
@@ -319,10 +211,6 @@ def _places(line: str) -> int:
         int(zeros) for zeros in window.get("lhs_dilate", "x".join("1" * len(sizes))).split("x")
     ]
     return math.prod(size for size, zeros in zip(sizes, filled, strict=True) if zeros == 1)
-
-
-def _cost(steps: list[tuple[tuple[int, ...], int, Operation]]) -> tuple[int, int]:
-    return sum(times * step.cycles for _, times, step in steps), sum(times for _, times, _ in steps)
 
 
 def size_of(type: str) -> int:

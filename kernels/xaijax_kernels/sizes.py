@@ -130,10 +130,18 @@ def head_rows_of_wide(width: int) -> int:
     return 1 << max(0, (_WIDE_LAYER // width).bit_length() - 1)
 
 
+def evenly(count: int, most: int) -> int:
+    """Things of one of several lots of `count` of them, at most `most`; the last lot is filled up
+    with as few as possible.
+    """
+    return -(-count // -(-count // max(1, most)))
+
+
 def blocks_of(rows: int, most: int, bits: int) -> int:
     """Rows of one of several equal blocks of `rows` rows, at most `most` where that is possible.
 
-    A block has full slots of 2^bits rows, or a power of two that divides a slot.
+    A block has full slots of 2^bits rows, or a power of two that divides a slot. Nothing can be
+    filled up: callers have a number of slots that is a power of two, or see `donors_at_once`.
     """
     if rows <= most:
         return rows
@@ -157,27 +165,41 @@ def rows_of_terms(terms: int, platform: str) -> int:
     return max(_OF_TERMS, 1 << head_rows(max(1, terms), platform).bit_length() - 1)
 
 
+# Rows of products whose factors are made together where all of them would make more than
+# NUMBERS_OF_PARTS, and leave a CPU's cache; these are few elsewhere too, where no loop is hot.
+FEW_ROWS, NUMBERS_OF_PARTS = 16, 1 << 20
+# Rows of full blocks of a layer that is a sum of wide parts: see WHOLE_ROWS.
+ROWS_OF_WIDE = 16
+
+# A few coalitions crossed with distinct donors: of one call of the head, 2^11 rows. A tree's
+# thresholds and most codes leave a player few values: blocks of 32 donors, mostly filled up, take
+# logistic regression 1.4 times as long on a CPU. Elsewhere they are the same: the strategy has no
+# layout for accelerators.
+INSTANCES_OF_CROSSING, DONORS_OF_CROSSING = 128, 16
+
 # Leaves of trees that some sub-coalition reaches, on a CPU: their half tables stay in a core's fast
 # memory. Elsewhere all leaves are one product.
 LEAVES = 512
 
 
 def pairs_together(terms: int, players: int, platform: str, pairs: int) -> int:
-    """Pairs of the `pairs` whose half tables of `terms` numbers a row are one product; a divisor.
+    """Pairs of the `pairs` whose half tables of `terms` numbers a row are one product.
 
-    CPU: two, which two cores share. GPU and TPU: as a layer of the tables' rows.
+    CPU: two, which two cores share. GPU and TPU: as a layer of the tables' rows, evenly.
     """
     if platform == "cpu":
         return 2 if pairs % 2 == 0 else 1
     tables = (1 << players // 2) + (1 << players - players // 2)
-    return blocks_of(pairs, max(1, head_rows(max(1, terms), platform) // tables), 0)
+    return evenly(pairs, head_rows(max(1, terms), platform) // tables)
 
 
 # Averaged tables. CPU: donors of a block, whose sum is not compensated. Elsewhere all donors of a
 # tile are one sum, whose additions keep what they lose.
 MOST_DONORS = 16
 ROWS_OF_MEANS = 1 << 19  # of an instance and a segment of donors
-TILES_OF_MEANS = 16  # in a dispatch
+# In a dispatch. Its instances are one product of this number of rows on a GPU and a TPU, also
+# where a small question has fewer tiles: bits do not follow the question.
+TILES_OF_MEANS = 16
 
 
 def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
@@ -191,10 +213,10 @@ def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
 
 
 def trees_together(rows: int, trees: int) -> int:
-    """Trees whose leaves rows look for together on a GPU and a TPU; a divisor of `trees`. Places
-    of 16 Mi rows and trees are 64 MB, and a level of all of them is two kernels.
+    """Trees whose leaves rows look for together on a GPU and a TPU, evenly. Places of 16 Mi rows
+    and trees are 64 MB, and a level of all of them is two kernels.
     """
-    return blocks_of(trees, max(1, (1 << 24) // rows), 0)
+    return evenly(trees, (1 << 24) // rows)
 
 
 # Training rows of one product of nearest neighbours. CPU: what a tile makes of them stays in the
@@ -221,6 +243,19 @@ def turns_of(needed: int, T: int, devices: int) -> int:
     """
     step = -(-T // STEPS_OF_TURNS // devices) * devices
     return min(T, -(-max(1, needed) // step) * step)
+
+
+# Gradients. A backward pass holds more at a time than a forward pass: on a CPU a quarter of the
+# rows stays in the cache, and takes no longer per row. On a GPU and a TPU what is kept is in the
+# device's memory in either case.
+_NARROWER = {"cpu": 4}
+
+
+def rows_of_gradients(width: int, itemsize: int, platform: str, operations: float) -> int:
+    """Rows of a tile of gradients, by the widest layer and the operations of a row."""
+    rows = tile_rows(width * _NARROWER.get(platform, 1), itemsize, platform, operations)
+    # Each line has its points in a row: no power of two is needed.
+    return rows if platform == "cpu" else rows_of_call(rows, platform)
 
 
 # Walks along orders of players.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.hlo import UnreadProgram, arithmetic, figures
+from bench.hlo import arithmetic, figures
+from xaijax.commands.programs import UnreadProgram
 
 LOOP = """
 %body (state: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {{

@@ -19,10 +19,10 @@ import numpy as np
 
 import xaijax as xj
 from bench import compilers
+from xaijax.commands import programs
+from xaijax.commands.programs import Operation
 from xaijax.games.run import RunCost
 
-LINE = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*?)\)(.*)$")
-HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
 PRODUCT = ("dot", "convolution")
 MOVES = "bitcast copy transpose reshape convert broadcast slice dynamic-slice".split()
 
@@ -32,45 +32,33 @@ def products(text: str, platform: str) -> Counter[str]:
     program = Program(text)
     found: Counter[str] = Counter()
     for place, line in program.lines():
-        if line["kind"] in PRODUCT:
+        if line.kind in PRODUCT:
             found[program.taken(place, line, platform)] += 1
     return found
 
 
-class Program:
+class Program(programs.ProgramText):
     """The computations of a program, and from where each is called."""
 
     def __init__(self, text: str) -> None:
-        self.bodies: dict[str, dict[str, Any]] = {}
-        self.callers: dict[str, list[tuple[str, Any]]] = {}
-        name = ""
-        for raw in text.splitlines():
-            if head := HEAD.match(raw):
-                name = head[1]
-                self.bodies[name] = {}
-            elif match := LINE.match(raw):
-                root, own, kind, operation, operands, rest = match.groups()
-                line = {
-                    "root": bool(root),
-                    "type": kind,
-                    "kind": operation,
-                    "operands": re.findall(r"%([\w.\-]+)", operands) or operands.split(", "),
-                    "rest": rest,
-                }
-                self.bodies[name][own] = line
-                called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", rest)
-                for one in called:
-                    self.callers.setdefault(one, []).append((name, line))
+        super().__init__(text)
+        self.callers: dict[str, list[tuple[str, Operation]]] = {}
+        for name, line in self.lines():
+            for one in re.findall(r"(?:calls|to_apply|body|condition)=%([\w.\-]+)", line.line):
+                self.callers.setdefault(one, []).append((name, line))
 
-    def lines(self) -> list[tuple[str, Any]]:
-        return [(name, line) for name, body in self.bodies.items() for line in body.values()]
+    def lines(self) -> list[tuple[str, Operation]]:
+        return [(name, line) for name, body in self.computations.items() for line in body]
 
-    def taken(self, place: str, line: Any, platform: str) -> str:
+    def line(self, place: str, name: str) -> Operation:
+        return next(one for one in self.computations[place] if one.name == name)
+
+    def taken(self, place: str, line: Operation, platform: str) -> str:
         """How a product is taken. If none is said a GPU multiplies in TF32 and a TPU in bfloat16; a
         CPU always multiplies in float32, where the factors may be rounded.
         """
-        said = re.search(r"operand_precision=\{(\w+),(\w+)\}", line["rest"])
-        if "algorithm=dot_bf16_bf16_f32" in line["rest"] and platform == "gpu":
+        said = re.search(r"operand_precision=\{(\w+),(\w+)\}", line.line)
+        if "algorithm=dot_bf16_bf16_f32" in line.line and platform == "gpu":
             return "bfloat16"
         if said and "highest" in said.groups():
             return "float32"
@@ -78,44 +66,43 @@ class Program:
             return "tf32"
         if platform == "tpu":
             return "three of bfloat16" if said else "bfloat16"
-        rounded = [self.rounded(place, one) for one in line["operands"]]
+        rounded = [self.rounded(place, one) for one in self.names(line)]
         return "bfloat16" if all(rounded) else "float32"
 
     def rounded(self, place: str, name: str, depth: int = 0) -> bool:
         """Whether numbers are cut to the 7 bits of bfloat16."""
-        line = self.bodies[place].get(name)
-        if line is None or depth > 40:
+        if depth > 40:
             return False
-        if line["kind"] == "reduce-precision":
-            return "mantissa_bits=7" in line["rest"]
-        if line["kind"] in MOVES:
-            return self.rounded(place, line["operands"][0], depth + 1)
-        if line["kind"] in ("fusion", "call"):
-            called = re.search(r"(?:calls|to_apply)=%?([\w.\-]+)", line["rest"])
-            assert called
-            root = next(n for n, one in self.bodies[called[1]].items() if one["root"])
-            return self.rounded(called[1], root, depth + 1)
-        if line["kind"] == "get-tuple-element":
-            index = int(re.findall(r"index=(\d+)", line["rest"])[0])
-            return self.element(place, line["operands"][0], index, depth + 1)
-        if line["kind"] == "parameter":
-            number = int(line["operands"][0])
+        line = self.line(place, name)
+        if line.kind == "reduce-precision":
+            return "mantissa_bits=7" in line.line
+        if line.kind in MOVES:
+            return self.rounded(place, self.names(line)[0], depth + 1)
+        if line.kind in ("fusion", "call"):
+            assert line.calls
+            root = self.computations[line.calls][-1].name
+            return self.rounded(line.calls, root, depth + 1)
+        if line.kind == "get-tuple-element":
+            index = int(re.findall(r"index=(\d+)", line.line)[0])
+            return self.element(place, self.names(line)[0], index, depth + 1)
+        if line.kind == "parameter":
+            number = int(line.line.partition(" parameter(")[2].partition(")")[0])
             callers = self.callers.get(place, [])
             return bool(callers) and all(
-                caller["kind"] in ("fusion", "call")
-                and self.rounded(where, caller["operands"][number], depth + 1)
+                caller.kind in ("fusion", "call")
+                and self.rounded(where, self.names(caller)[number], depth + 1)
                 for where, caller in callers
             )
         return False
 
     def element(self, place: str, name: str, index: int, depth: int) -> bool:
         """The same of an element of a tuple; what a loop is given and hands on is the first one."""
-        line = self.bodies[place][name]
-        if line["kind"] == "tuple":
-            return self.rounded(place, line["operands"][index], depth + 1)
-        if line["kind"] == "parameter":
-            loops = [(at, one) for at, one in self.callers[place] if one["kind"] == "while"]
-            given = [self.element(at, one["operands"][0], index, depth) for at, one in loops]
+        line = self.line(place, name)
+        if line.kind == "tuple":
+            return self.rounded(place, self.names(line)[index], depth + 1)
+        if line.kind == "parameter":
+            loops = [(at, one) for at, one in self.callers[place] if one.kind == "while"]
+            given = [self.element(at, self.names(one)[0], index, depth) for at, one in loops]
             return bool(given) and all(given)
         return False
 

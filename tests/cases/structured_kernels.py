@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from xaijax_kernels.engine.hybrids import slot_players
-from xaijax_kernels.engine.reduce import compensated_at_once, over_rows
+from xaijax_kernels.engine.reduce import compensated_at_once
 from xaijax_kernels.neighbours import nearest
+from xaijax_kernels.sizes import DONORS_OF_CROSSING as DONORS
+from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
 from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.averaged import MeansShape, chances_of, mean_tables, prepared_rows
 from xaijax_kernels.structures.base import Columnwise, largest, whole_vectors
 from xaijax_kernels.structures.crossed import (
-    DONORS,
-    INSTANCES,
     crossed_means,
     kept_part,
     value_table,
@@ -35,7 +35,7 @@ from xaijax_kernels.structures.leaves import broken, paid
 from xaijax_kernels.structures.listed_means import ListShape, listed_means, player_parts
 from xaijax_kernels.structures.named import Product, in_blocks, xaijax_gaussian_sums
 from xaijax_kernels.structures.summed import Summed
-from xaijax_kernels.structures.sums import Dense, subsets_at_once, subsets_of_sums, sums_of_choices
+from xaijax_kernels.structures.sums import Dense, sums_of_choices
 
 Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -162,24 +162,19 @@ def structured_kernels() -> Iterator[Case]:
     yield "slot_players", partial(slot_players, P, BITS), (i32(S, 3 + 1),)
     yield "whole_vectors", partial(whole_vectors, axis=-1), (f32(R, L),)
     yield "sums_of_choices", sums_of_choices, (f32(S, 1, H), f32(S, BITS, 2, H))
-    times = partial(
-        subsets_of_sums,
-        lambda rows: rows[:, :1] + jnp.zeros(H, "float32"),
-        jnp.zeros(H, "float32"),
-        8,
-    )
-    sums = partial(times, jnp.sin)
-    yield "subsets_of_sums", sums, (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
-    given = f32(S, P), f32(S, P), bools(S, BITS + 1, P)
-    for platform in ("gpu", "tpu"):
-        at_once = partial(subsets_at_once, *times.args[:2], 8 << BITS, jnp.sin, platform=platform)
-        yield "subsets_at_once", at_once, given
-    good = jax.ShapeDtypeStruct((R, L, K), bool)
-    yield "compensated_at_once", partial(compensated_at_once, axis=1), (f32(R, L, K), good)
+    layer, given = (f32(P, H), f32(H)), (f32(S, P), f32(S, P), bools(S, BITS + 1, P))
+    for platform in ("cpu", "gpu", "tpu"):
+
+        def subsets(arrays: Any, *given: Any, platform: str = platform) -> Any:
+            return Dense(*arrays).subsets(jnp.sin, *given, platform)
+
+        yield "subsets of sums", subsets, (layer, *given)
+    at_once = partial(compensated_at_once, axis=1)
+    yield "compensated_at_once", lambda terms, bad: at_once(terms, largest=bad), (f32(R, L, K),) * 2
+    yield "compensated_at_once", lambda a, b: compensated_at_once(a, 0, b, b), (f32(R, L, K),) * 2
     for by in ("sums", "products"):
         walks = ScanShape(L, 1, 1, L, K, "float32", by)
         yield "prefixes_of", partial(prefixes_of, shape=walks), (f32(L, R, K),)
-    yield "over_rows", over_rows, (f32(R, L, K), f32(R, L, K))
     yield "in_blocks", partial(in_blocks, jnp.sin, terms=P), (f32(3 * R, P),)
     yield "gaussian_sums", xaijax_gaussian_sums, (f32(R, P), f32(L, P), f32(), *SUMS)
     leaf = (i32(L, 2), i32(L, 2), f32(L, 2), f32(L, 2))

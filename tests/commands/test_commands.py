@@ -18,7 +18,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import xaijax as xj
-from xaijax.commands import device, doctor
+from xaijax.commands import device, doctor, programs
 from xaijax.commands.cli import main
 from xaijax.commands.files import drawn, model_of, write_table
 
@@ -323,7 +323,7 @@ def test_doctor_checks_a_device(monkeypatch) -> None:
 
     def few(devices):
         found.extend(devices)
-        return own(jax.local_devices()[:1], seconds=2.0, most=8)
+        return own(jax.local_devices()[:1], seconds=30.0, most=8)
 
     monkeypatch.setattr(device, "check", few)
     gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
@@ -341,9 +341,58 @@ def test_doctor_tells_a_device_that_is_wrong(monkeypatch) -> None:
     monkeypatch.setattr(device, "in_float64", lambda problem, x: np.ones(12))
     lines = []
     with pytest.raises(xj.XaiError, match="values of T1 and T3 on cpu are not"):
-        for line in device.check(jax.local_devices()[:1], seconds=0.0, most=2):
+        for line in device.check(jax.local_devices()[:1], seconds=30.0, most=2):
             lines.append(line)
     assert lines[-1] == "--- end ---" and "WRONG" in "".join(lines)
+
+
+class SlowDevice:
+    """A clock, and an explainer whose calls take `seconds`, and 5 more for each new number of
+    rows, in which a program is compiled.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        self.now, self.seconds, self.known = 0.0, seconds, set()
+        monkeypatch.setattr(device, "Explainer", lambda *_, **options: self)
+        monkeypatch.setattr(device, "in_float64", lambda problem, x: np.ones(12))
+        monkeypatch.setattr(device, "program_kernels", lambda explainer: 7)
+        monkeypatch.setattr(device, "forward_seconds", lambda *_: 0.5)
+        self.known.clear()
+
+    def __call__(self, X: np.ndarray, progress: bool) -> SimpleNamespace:
+        fresh = len(X) not in self.known
+        self.known.add(len(X))
+        self.now += self.seconds * len(X) / 2 + 5 * fresh
+        stats = {"compile_seconds": 5.0 * fresh, "model_rows": 100 * len(X), "model_calls": 1}
+        return SimpleNamespace(values=np.ones((len(X), 12)), stats=stats)
+
+    def lines(self) -> str:
+        devices = [SimpleNamespace(device_kind="a GPU", platform="gpu", client=None)]
+        return "\n".join(device.check(devices, most=512, clock=lambda: self.now))
+
+
+def test_a_compilation_is_in_no_measured_time(monkeypatch) -> None:
+    """A program of more rows is compiled by the first call of them: the broken version measured it
+    where no other call followed.
+    """
+    slow = SlowDevice(monkeypatch, 0.1)
+    told = slow.lines()
+    problem = device.Problem("T1", codes=False)
+    slow.known.clear()
+    found = device.measured(problem, [], slow.now + 30, 512, lambda: slow.now)
+    assert found.instances >= 32 and found.rate == pytest.approx(100 * 2 / 0.1)
+    assert told.count("right, ") == 2 and slow.now <= 2 * 60
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1.0, 6.0, 20.0, 50.0])
+def test_the_check_of_a_device_ends_in_time(seconds, monkeypatch) -> None:
+    """The broken version began calls that ended after a minute."""
+    slow = SlowDevice(monkeypatch, seconds)
+    told = slow.lines()
+    assert slow.now <= 60
+    assert told.count("right, ") == (1 if seconds == 50 else 2)
+    assert ("T3 is left out" in told) == (seconds == 50)
+    assert told.endswith("--- end ---")
 
 
 def test_the_check_of_values_in_float64_is_right() -> None:
@@ -367,9 +416,9 @@ def test_kernels_are_counted_as_often_as_loops_turn() -> None:
 
     text = jax.jit(f).lower(jnp.ones((64, 64))).compile().as_text()
     one = jax.jit(lambda x: jnp.sin(x) @ x).lower(jnp.ones((64, 64))).compile().as_text()
-    each = device.kernels(one)
+    each = programs.kernels(one)
     assert each >= 1
-    assert 50 * each <= device.kernels(text) <= 50 * (each + 4)
+    assert 50 * each <= programs.kernels(text) <= 50 * (each + 4)
 
 
 COMMANDS = "demo explain anchors aec report sweep doctor guest host arbiter".split()

@@ -5,6 +5,7 @@ The broken version sent 8,192 rows with each call, 4.9 GB for one image of 224 x
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -64,6 +65,38 @@ def test_one_image_sends_no_more_than_twice_its_bytes(estimator, monkeypatch) ->
     runs = [one for one in found if one.key[0] == "run"]
     assert runs
     assert max(map(size, runs)) <= MOST * (X.nbytes + baseline.nbytes)
+
+
+def peak_of(call: Any) -> int:
+    """The most bytes of NumPy's arrays at one time."""
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_single_pixels_are_planned_without_an_array_of_players_by_coalitions() -> None:
+    """The broken version asked NumPy for 84 GB."""
+    X = pictures(1, SIDE)
+    options = {"estimator": "permutation", "budget": 2 * X.size + 2, "max_memory": 8 << 30}
+    explainer = xj.Explainer(xj.as_model(brightest), 0 * X, **options)
+    found: list[Any] = []
+    peak = peak_of(lambda: found.append(explainer.plan(X)))
+    assert found[0].model_rows.sum() >= 2 * X.size and peak < X.size**2 / 64
+
+
+@pytest.mark.slow
+def test_single_pixels_are_explained() -> None:
+    X, P = pictures(1, 40), 3 * 40**2
+    options = {"estimator": "permutation", "budget": 2 * P + 2, "max_memory": 64 << 20}
+    explainer = xj.Explainer(xj.as_model(brightest), 0 * X, **options)
+    found: list[Any] = []
+    peak = peak_of(lambda: found.append(explainer(X, progress=False)))
+    assert found[0].stats["model_rows"] >= 2 * P and peak < P**2
+    np.testing.assert_allclose(
+        found[0].values.sum(), brightest(X)[0] - brightest(0 * X)[0], atol=1e-5
+    )
 
 
 def test_rows_held_are_few_sizes() -> None:

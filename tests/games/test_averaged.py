@@ -15,12 +15,14 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import count_turns
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 import xaijax as xj
 from xaijax.games.strategies import averaged
 from xaijax_kernels import sizes
+from xaijax_kernels.structures import averaged as kernel
 
 EPS = 2.0**-24
 
@@ -160,6 +162,26 @@ def test_who_agrees_with_a_donor_goes_by_pairs_and_bits_stay(tables):
         assert part.base_values.tobytes() == whole.base_values[rows].tobytes()
     asked = 40 * 48 * 32 + 20 * (47 * 32 + 16)
     assert whole.stats["model_rows"] == asked
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_bits_of_an_accelerators_layout_do_not_follow_the_question(
+    platform: str, tables: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few instances have few tiles there; the layout runs here."""
+    for module in (averaged, kernel):
+        monkeypatch.setattr(module, "platform_of", lambda mesh: platform)
+    count_turns(platform == "gpu", monkeypatch)
+    monkeypatch.setattr(averaged, "counted", lambda _: platform == "gpu")
+    X, donors = drawn(37, 48, 6)
+    explainer = xj.Explainer(xj.as_model(layer(6, 2)[0]), donors)
+    whole = explainer(X, progress=False)
+    values, _, _ = oracles.explain(layer(6, 2)[1], X, donors, oracles.shapley_weight(6))
+    np.testing.assert_allclose(whole.values, values, atol=accepted(6, 5.0))
+    for rows in (slice(0, 1), slice(5, 8), slice(7, 33)):
+        part = explainer(X[rows], progress=False)
+        assert part.values.tobytes() == whole.values[rows].tobytes()
+    assert tables == [37, 1, 3, 26]
 
 
 ON_DEVICES = """

@@ -12,9 +12,10 @@ import pytest
 from often import some_slow
 from structured_kernels import boxes, dense_layer, gaussians
 
+from xaijax_kernels.sizes import DONORS_OF_CROSSING as BLOCK
+from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
 from xaijax_kernels.sizes import WHOLE_ROWS
-from xaijax_kernels.structures.crossed import DONORS as BLOCK
-from xaijax_kernels.structures.crossed import INSTANCES, crossed_means, value_table
+from xaijax_kernels.structures.crossed import crossed_means, value_table
 
 P, VALUES_OF_A_PLAYER = 3, 20
 L, H = 11, 2

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.engine.reduce import over_rows
 from xaijax_kernels.sizes import donors_at_once
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.sums import Dense
@@ -75,20 +74,35 @@ def test_means_of_segments_of_donors(platform: str, prepared: bool) -> None:
     assert not bad.any()
 
 
-def test_a_sum_in_any_order_keeps_what_it_loses() -> None:
-    """Numbers that cancel, 1e7 times as large as their sum: float32 alone would keep no digit."""
-    rng = np.random.default_rng(0)
-    large = rng.normal(size=(500, 7)).astype(np.float32) * np.float32(1e7)
-    terms = np.concatenate([large, -large, rng.normal(size=(1000, 7)).astype(np.float32)])
-    terms = rng.permuted(terms, axis=0)
-    high, low, top, bottom = (np.asarray(a, float) for a in jax.jit(over_rows)(terms, -terms))
-    exact = terms.astype(float).sum(axis=0)
-    size = np.abs(terms).sum(axis=0, dtype=float)
-    eps = 2.0**-24  # of each loss; these are added up without what they lose
-    assert (np.abs(high + low - exact) <= len(terms) * eps**2 * size + eps * np.abs(exact)).all()
-    assert (np.abs(high - exact) > 1e-3).any()  # what the sum alone gives
-    np.testing.assert_array_equal(top, -terms.min(axis=0))
-    np.testing.assert_array_equal(bottom, -terms.max(axis=0))
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_no_product_follows_the_number_of_tiles(platform: str, prepared: bool) -> None:
+    """A small question has fewer tiles on a GPU. The broken version made the rows of T instances
+    one product, by whose number of rows a GPU may round in another way.
+    """
+    mesh: Any = SimpleNamespace(size=1, devices=np.array([SimpleNamespace(platform=platform)]))
+    shape, params = MeansShape(P, 4, 2, K, "float32", prepared), network()
+    held: Any = np.zeros((8, P), np.float32)
+    if prepared:
+        held = jax.eval_shape(partial(prepared_rows, layer, P, False, platform), params, held, None)
+    donors = jax.ShapeDtypeStruct((1, 2, 4, *held.shape[1:]), jnp.float32)
+    of = partial(mean_tables, layer, head, None, jnp.isfinite, shape, mesh)
+
+    def products(T: int) -> list[Any]:
+        work, weights = np.zeros((T, 3), np.int32), np.ones((1, 2, 4), np.float32)
+        x, tiles = np.zeros((50, P), np.float32), np.full(1, T, np.int32)
+        given = params, x, donors, weights, None, tiles, work
+        found, bodies = [], [jax.make_jaxpr(of)(*given).jaxpr]
+        while bodies:
+            for step in bodies.pop().eqns:
+                inner = [getattr(one, "jaxpr", one) for one in step.params.values()]
+                bodies += [one for one in inner if hasattr(one, "eqns")]
+                if step.primitive.name == "dot_general":
+                    found.append([one.aval.shape for one in (*step.invars, *step.outvars)])
+        return sorted(found)
+
+    assert len(products(1)) >= 2
+    assert products(1) == products(3) == products(16)
 
 
 @pytest.mark.parametrize("donors", [1, 4, 100, 101, 1000, 5000])

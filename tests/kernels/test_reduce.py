@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,15 +79,35 @@ def test_three_sizes_share_a_program() -> None:
     assert {parts for _, parts in shapes.values()} == {4, 2}  # 2^14 rows are two of 2^13
 
 
-def test_sums_at_once_carry_twice_the_digits() -> None:
-    """A sum of large terms that cancel: float32 alone would lose the small ones."""
+def in_halves(given: Any, start: Any, add: Any, axes: tuple[int, ...]) -> Any:
+    """`jax.lax.reduce` as a device with many cores takes it: halves, one half, are put together."""
+    (axis,) = axes
+    count = given[0].shape[axis]
+    if count == 1:
+        return add(start, [one.squeeze(axis) for one in given])
+    parts = [[jax.lax.slice_in_dim(a, lo, hi, axis=axis) for a in given]
+             for lo, hi in ((0, count // 2), (count // 2, count))]  # fmt: skip
+    return add(*(in_halves(part, start, add, axes) for part in parts))
+
+
+@pytest.mark.parametrize("order", ["as it comes", "in halves"])
+def test_sums_at_once_carry_twice_the_digits(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that cancel, 1e7 times as large as their sum: float32 alone would keep no digit. In
+    halves a sum that is added has lost something too: without `+ lost` this fails.
+    """
+    if order == "in halves":
+        monkeypatch.setattr(jax.lax, "reduce", in_halves)
     rng = np.random.default_rng(0)
-    large = rng.normal(size=(3, 50, 2)).astype(np.float32) * 2**20
-    terms = np.concatenate([large, rng.normal(size=(3, 31, 2)).astype(np.float32), -large], axis=1)
-    good = np.ones(terms.shape, bool)
-    good[1, 7, 0] = False
-    high, low, bad = np.asarray(compensated_at_once(jnp.asarray(terms), jnp.asarray(good), axis=1))
-    wanted = terms.astype(np.float64).sum(axis=1)
-    np.testing.assert_allclose(high.astype(np.float64) + low, wanted, rtol=1e-6)
-    assert np.abs(high - wanted).max() > 1e-3
-    assert bad.tolist() == [[0, 0], [1, 0], [0, 0]]
+    large = rng.normal(size=(24, 7)).astype(np.float32) * np.float32(1e7)
+    terms = np.concatenate([large, -large, rng.normal(size=(80, 7)).astype(np.float32)])
+    terms = rng.permuted(terms, axis=0)
+    sums = jax.jit(lambda terms: compensated_at_once(terms.T, 1, terms.T, -terms.T))
+    high, low, top, bottom = (np.asarray(a, float) for a in sums(terms))
+    exact = terms.astype(float).sum(axis=0)
+    size = np.abs(terms).sum(axis=0, dtype=float)
+    eps = 2.0**-24  # of each loss; these are added up without what they lose
+    assert (np.abs(high + low - exact) <= len(terms) * eps**2 * size + eps * np.abs(exact)).all()
+    assert (np.abs(high - exact) > 1e-3).any()  # what the sum alone gives
+    np.testing.assert_array_equal(top, terms.max(axis=0))
+    np.testing.assert_array_equal(bottom, -terms.max(axis=0))
+    assert len(compensated_at_once(jnp.asarray(terms), 0, jnp.asarray(terms))) == 3

@@ -168,11 +168,11 @@ def test_parts_in_blocks_of_rows_are_those_of_each_row(
     """Of more numbers than a core's cache holds. A part has one factor a column and no sum whose
     order could change: equal bits.
     """
-    known, X = layer(name), rows(1, 3 * product.FEW)
+    known, X = layer(name), rows(1, 3 * product.FEW_ROWS)
     own = known.of_columns(jnp.asarray(np.random.default_rng(3).random(X.shape) < 0.5))
     columns = known.columns(X)
     whole_part = known.part(columns, own)
-    monkeypatch.setattr(product, "CACHED", known.parts)
+    monkeypatch.setattr(product, "NUMBERS_OF_PARTS", known.parts)
     np.testing.assert_array_equal(known.part(columns, own), whole_part)
     jaxpr = jax.make_jaxpr(known.part)(columns, own)
     assert [one.params["length"] for one in jaxpr.eqns if one.primitive.name == "scan"] == [3]
@@ -264,6 +264,16 @@ def test_blocks_are_equal_and_cut_no_slot(rows: int, most: int, bits: int, expec
     assert sizes.blocks_of(rows, most, bits) == expected
 
 
+def test_a_prime_number_of_donors_costs_what_the_number_before_does() -> None:
+    """The broken version took a divisor: 1 of 101 pairs a turn."""
+    terms, players = 2_000, 12
+    together = [sizes.pairs_together(terms, players, "gpu", pairs) for pairs in (100, 101, 103)]
+    turns = [-(-pairs // each) for pairs, each in zip((100, 101, 103), together, strict=True)]
+    assert max(turns) - min(turns) <= 1 and min(together) > 10
+    assert [sizes.pairs_together(terms, players, "cpu", pairs) for pairs in (100, 101)] == [2, 1]
+    assert [sizes.trees_together(1 << 20, trees) for trees in (96, 97)] == [16, 14]
+
+
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize(
     ("bits", "slots", "block"),
@@ -288,11 +298,9 @@ def test_tables_of_a_gpu_and_a_tpu(bits: int, slots: int, block: int, platform: 
         asked.add(hidden.shape)
         return jnp.sin(hidden)
 
-    def times(rows: jax.Array) -> jax.Array:
-        return jnp.dot(rows, W, precision="highest")
-
     rows_of = jnp.asarray(x), jnp.asarray(donors), jnp.asarray(kept)
-    found = sums.subsets_at_once(times, jnp.asarray(b), block, head, *rows_of, platform)
+    layer = Dense(jnp.asarray(W), jnp.asarray(b))
+    found = layer._at_once(block, head, *rows_of, platform)
     subset = (np.arange(1 << bits)[:, None] >> np.arange(bits)) & 1
     masks = np.einsum("ct,stf->scf", subset, kept[:, :bits]) + kept[:, bits:] > 0
     hybrids = np.where(masks, x[:, None], donors[:, None]).reshape(-1, F).astype(float)
@@ -348,10 +356,14 @@ def test_a_program_asks_for_the_platform_of_its_mesh() -> None:
 def test_subsets_of_what_is_prepared(
     name: str, platform: str, leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On an accelerator pairs are taken three at a time; the last turn is filled up."""
     if not layer(name).prepares(platform):
         assert platform == "cpu" and layer(name).adds
         return
     monkeypatch.setattr(sizes, "LEAVES", leaves)  # taken together: several turns of a loop
+    if platform != "cpu":
+        assert S % 3
+        monkeypatch.setattr(product, "pairs_together", lambda *_: 3)
     known, x, donors = layer(name), rows(1, 1), rows(2, S)
     player = np.asarray([0, 1, 2, 1, 0])  # three players of five columns
     own = known.of_columns(jnp.asarray(player == np.arange(3)[:, None]))

@@ -253,6 +253,14 @@ def test_what_it_cannot_do_is_refused():
 
 DEVICES = [
     ("tf32", {"platform": "tpu", "device_kind": "TPU v5 lite"}, "Say precision='bfloat16'"),
+    (
+        "tf32",
+        {"compute_capability": "gfx942", "device_kind": "AMD Instinct MI300X"},
+        "AMD.* has none",
+    ),
+    ("tf32", {"platform": "METAL", "device_kind": "Metal"}, "Metal has none"),
+    ("tf32", {"platform": "cpu", "device_kind": "cpu"}, None),
+    ("tf32", {"compute_capability": "9.0"}, None),
     ("tf32", {"compute_capability": "7.5"}, "compute capability 8.0"),
     ("bfloat16", {"compute_capability": "7.0"}, "Say precision='float32'"),
     ("bfloat16", {"compute_capability": "9.0"}, None),

@@ -6,7 +6,6 @@ Letters: N instances, B background rows, P players, T tiles, R rows of a tile.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xaijax.commands.programs import kernels
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
-from xaijax.games.engine.dispatch import Program
 from xaijax.methods.explainer.explainer import Explainer
 from xaijax.models import as_model
 
-SECONDS = 60.0  # that the whole check takes at most
+SECONDS = 60.0  # after which no call of the check ends, by what those before it took
 MOST_ROWS = 4_096  # instances of a call
 CHECKED = 2  # instances whose values are computed in float64
 ALLOWED = 1e-5  # of the values' spread: what is promised in float32
@@ -97,49 +96,6 @@ def in_float64(problem: Problem, x: np.ndarray) -> np.ndarray:
     return values
 
 
-FREE = (  # operations that start nothing
-    "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id "
-    "opt-barrier async-done copy-done"
-).split()
-
-
-def kernels(text: str) -> int:
-    """Kernels that one call of an optimised program starts: operations of its own level, and those
-    of loops as often as they turn: at most, if that is an argument.
-    """
-    bodies: dict[str, list[str]] = {}
-    entry, lines = "", []
-    for line in text.splitlines():
-        head = re.match(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line)
-        if head:
-            lines = bodies.setdefault(head[2], [])
-            entry = head[2] if head[1] else entry
-        else:
-            lines.append(line)
-
-    def of(name: str) -> int:
-        total = 0
-        for line in bodies.get(name, ()):
-            kind = re.search(r" = (?:\(.*?\)|\S+) ([a-z][\w\-]*)\(", line)
-            if kind is None or kind[1] in FREE:
-                continue
-            if kind[1] in ("while", "call", "conditional"):
-                known = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
-                known = known or re.search(r"at_most_(\d+)_turns/while", line)  # `MOST_TURNS`
-                inner = re.findall(r"(?:body|to_apply|calls)=%?([\w.\-]+)", line)
-                branches = re.findall(
-                    r"(?:_computation|_computations)=\{?(%[^}]*?)[},]", line + ","
-                )
-                either = [one.strip("% ") for some in branches for one in some.split(",")]
-                total += (int(known[1]) if known else 1) * sum(map(of, inner))
-                total += max(map(of, either), default=0)
-            else:
-                total += 1
-        return total
-
-    return of(entry)
-
-
 @dataclass(frozen=True)
 class Finding:
     """What was measured of a problem."""
@@ -153,6 +109,7 @@ class Finding:
     compile_seconds: float
     error: float  # the largest difference of a value from float64
     allowed: float
+    first_seconds: float  # of the first call, compilation and comparison
 
     @property
     def right(self) -> bool:
@@ -181,18 +138,24 @@ def check(
 ) -> Iterator[str]:
     """The lines of the block, as they come; raises XaiError after them if a value is wrong.
 
-    most: instances of a call. seconds: after which no further measurement begins.
+    most: instances of a call. seconds: no call begins that would end after them.
     """
-    until = clock() + seconds
+    until, longest = clock() + seconds, 0.0
     one = devices[0]
     yield "--- xaijax device check ---"
     yield f"xaijax {__version__}, jax {jax.__version__}, {len(devices)} x {one.device_kind}"
-    yield f"{one.platform}; {getattr(one.client, 'platform_version', '').splitlines()[0]}"
+    version = getattr(one.client, "platform_version", "")
+    yield f"{one.platform}; {version.partition(chr(10))[0]}"
     wrong = []
     problems = Problem("T1", codes=False), Problem("T3", codes=True)
     for place, problem in enumerate(problems):
-        share = (until - clock()) / (len(problems) - place)
-        found = measured(problem, devices, clock() + share, most, clock)
+        started = clock()
+        if started + longest > until:
+            yield f"{problem.name} is left out: it would end after {seconds:.0f} seconds"
+            continue
+        share = (until - started) / (len(problems) - place)
+        found = measured(problem, devices, started + share, most, clock)
+        longest = max(longest, found.first_seconds)
         yield from found.lines()
         wrong += [found.problem] * (not found.right)
     yield "--- end ---"
@@ -206,38 +169,46 @@ def check(
 def measured(
     problem: Problem, devices: list[Any], until: float, most: int, clock: Callable[[], float]
 ) -> Finding:
-    """Explains more and more rows of the problem, up to `most`, until `until`."""
+    """Explains more and more rows of the problem, up to `most`. No call begins that would end after
+    `until` by what those before it took.
+    """
     model = as_model(forward, problem.params)
+    begun = clock()
     explainer = Explainer(model, problem.background, estimator="exact", devices=devices)
     X = problem.rows(most, 2)
-    first = found = explainer(X[:CHECKED], progress=False)  # compiles
-    wanted = np.stack([in_float64(problem, x) for x in X[:CHECKED]])
 
-    def timed(count: int) -> float:
-        nonlocal found
+    def timed(count: int) -> tuple[float, Any]:
+        """(seconds without compilation, the explanation) of a call."""
         started = clock()
         found = explainer(X[:count], progress=False)
-        return clock() - started
+        return clock() - started - float(found.stats["compile_seconds"]), found
 
-    count = CHECKED
-    times = [timed(count)]
-    while count < most and clock() + 4 * times[-1] < until:
+    took, first = timed(CHECKED)
+    compiled = float(first.stats["compile_seconds"])
+    wanted = np.stack([in_float64(problem, x) for x in X[:CHECKED]])
+    count, found, first_seconds = CHECKED, first, clock() - begun
+    # The first call of a number of rows may compile a program, and is made once more.
+    while count < most and clock() + 8 * took + compiled < until:
         count = min(4 * count, most)
-        times = [timed(count)]
-    while len(times) < 3 and clock() + times[0] < until:
-        times.append(timed(count))
+        timed(count)
+        took, found = timed(count)
+    times = [took]
+    while len(times) < 3 and clock() + took < until:
+        took, found = timed(count)
+        times.append(took)
     took, rows = statistics.median(times), int(found.stats["model_rows"])
     launched = program_kernels(explainer)
     return Finding(
         problem.name,
         count,
         rows / took,
-        forward_seconds(problem, devices, rows) / took,
+        forward_seconds(problem, devices, rows, clock) / took,
         launched,
         launched * int(found.stats["model_calls"]) / rows * 1e6,
-        float(first.stats["compile_seconds"]),
+        compiled,
         float(np.abs(first.values - wanted).max()),
         ALLOWED * float(np.abs(wanted).max()),
+        first_seconds,
     )
 
 
@@ -246,11 +217,13 @@ def program_kernels(explainer: Explainer) -> int:
     evaluator = explainer._evaluator
     assert evaluator is not None
     kept = evaluator.engine.compiled.kept.values()
-    calls: list[Any] = [one.call for one in kept if isinstance(one, Program)]
-    return max((kernels(call.as_text()) for call in calls), default=0)
+    calls: list[Any] = [getattr(one, "call", None) for one in kept]
+    return max((kernels(call.as_text()) for call in calls if hasattr(call, "as_text")), default=0)
 
 
-def forward_seconds(problem: Problem, devices: list[Any], rows: int) -> float:
+def forward_seconds(
+    problem: Problem, devices: list[Any], rows: int, clock: Callable[[], float]
+) -> float:
     """Seconds of a plain forward pass of this number of rows, in tiles, over all devices."""
     T, R = 8, 1 << 16 if devices[0].platform != "cpu" else 1 << 12
     device = devices[0]
@@ -266,9 +239,9 @@ def forward_seconds(problem: Problem, devices: list[Any], rows: int) -> float:
     calls, took = 1, 0.0
     while took < 0.2 and calls < 1 << 12:  # several are under way: the host's share is hidden
         calls *= 2
-        started = time.perf_counter()
+        started = clock()
         jax.block_until_ready([run(params, tiles) for _ in range(calls)])
-        took = time.perf_counter() - started
+        took = clock() - started
     return took / (calls * T * R) * rows / len(devices)
 
 

@@ -351,7 +351,9 @@ def values_cost(run: GameRun, C: int, rows: np.ndarray) -> None:
     """Adds what `values` asks of a long list of C coalitions for the instances `rows` [n] to
     `run.cost`.
     """
-    strategy = _by_list(run, np.zeros((C, run.P), bool), run.probe().outputs)
+    # Only their number is read: no array of coalitions by players, which single pixels make large.
+    unknown = np.broadcast_to(np.zeros(1, bool), (C, run.P))
+    strategy = _by_list(run, unknown, run.probe().outputs)
     strategy.cost(rows)
     run.structure = strategy.structure or run.structure
 
@@ -436,6 +438,7 @@ def scan_cost(run: GameRun, D: int, rows: np.ndarray) -> None:
     run.cost.add_rows(rows, run.engine.replacement.count * (2 * D * (run.P - 1) + 2))
     T = scanner.tiles_of(len(rows), D)
     run.cost.add_calls(scanner.calls(len(rows), D), scanner.recipe(T))
+    run.cost.hold(**scanner.held)
     run.structure = run.engine.structure_name
 
 

@@ -20,6 +20,7 @@ from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import PROBE_ROWS, Engine, Evaluator, largest_of_donors
 from xaijax.games.engine.loop import Backend, Done, GameQuery, Instances, Stream
 from xaijax.games.engine.permutation_scan import PermutationScan
+from xaijax.games.engine.plan import refuse_described
 from xaijax.games.measure.quantity import Quantity
 from xaijax.games.refuse import coalition_text, refuse_bad_answers
 from xaijax.tables.same_memory import fingerprints
@@ -110,6 +111,8 @@ class GameRun:
         self.evaluator, self.quantity = evaluator, quantity
         self.report, self.first, self.asks = progress, first, asks
         evaluator.engine.refuse_large_tile()
+        if asks and not evaluator.engine.on_host:
+            refuse_described(evaluator.engine.devices[0])
         read = evaluator.encoded(rows, every=asks) if encoded is None else encoded()
         self.table, self.codes = read
         self.engine = evaluator.engine

@@ -127,23 +127,6 @@ def neumaier(high: jax.Array, low: jax.Array, term: jax.Array) -> tuple[jax.Arra
     return total, low + lost
 
 
-def over_rows(terms: jax.Array, numbers: jax.Array) -> tuple[jax.Array, ...]:
-    """(the sum of terms over the first axis, what rounding took from it, the largest and the
-    smallest of the numbers), by one reduction in any order: each addition keeps what it loses.
-    """
-
-    def add(one: Any, other: Any) -> Any:
-        (high, low, top, bottom), (term, lost, largest, smallest) = one, other
-        total = high + term
-        part = total - high  # of the term, in the total
-        low = low + lost + ((high - (total - part)) + (term - part))
-        return total, low, jnp.maximum(top, largest), jnp.minimum(bottom, smallest)
-
-    zero, far = jnp.zeros((), terms.dtype), jnp.full((), jnp.inf, terms.dtype)
-    given = terms, jnp.zeros_like(terms), numbers, numbers
-    return jax.lax.reduce(given, (zero, zero, -far, far), add, (0,))
-
-
 def compensated(
     term: Callable[[jax.Array], jax.Array], count: int, shape: tuple[int, ...], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -157,16 +140,25 @@ def compensated(
     return jax.lax.fori_loop(0, count, lambda i, own: neumaier(*own, term=term(i)), (zeros, zeros))
 
 
-def compensated_at_once(terms: jax.Array, good: jax.Array, axis: int) -> jax.Array:
-    """The sum of terms along the axis, what rounding took from it, and 1 if an entry of `good` is
-    false, else 0; [3, ...]. `compensated` in one step of an accelerator, which a loop over terms
-    would leave idle.
+def compensated_at_once(
+    terms: jax.Array, axis: int, largest: jax.Array, smallest: jax.Array | None = None
+) -> tuple[jax.Array, ...]:
+    """(the sum of terms along the axis, what rounding took from it, the largest of some numbers,
+    and the smallest of others if there are any), by one reduction in any order: each addition keeps
+    what it loses. It is `compensated` in one step of an accelerator, which a loop over terms would
+    leave idle.
     """
 
-    def both(one: Any, other: Any) -> Any:
-        high, low = neumaier(one[0], one[1], other[0])
-        return high, low + other[1], jnp.maximum(one[2], other[2])
+    def add(one: Any, other: Any) -> Any:
+        (high, low, *ends), (term, lost, *others) = one, other
+        total = high + term
+        part = total - high  # of the term, in the total
+        low = low + lost + ((high - (total - part)) + (term - part))
+        picks = zip((jnp.maximum, jnp.minimum), ends, others, strict=False)
+        return total, low, *(pick(mine, theirs) for pick, mine, theirs in picks)
 
-    zero = jnp.zeros((), terms.dtype)
-    own = terms, jnp.zeros_like(terms), jnp.where(good, zero, zero + 1)
-    return jnp.stack(jax.lax.reduce(own, (zero,) * 3, both, (axis,)))
+    zero, far = jnp.zeros((), terms.dtype), jnp.full((), jnp.inf, terms.dtype)
+    given, start = [terms, jnp.zeros_like(terms), largest], [zero, zero, -far]
+    if smallest is not None:
+        given, start = [*given, smallest], [*start, far]
+    return jax.lax.reduce(tuple(given), tuple(start), add, (axis,))

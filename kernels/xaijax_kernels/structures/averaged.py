@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xaijax_kernels.engine.reduce import any_bad, neumaier, over_rows
+from xaijax_kernels.engine.reduce import any_bad, compensated_at_once, neumaier
 from xaijax_kernels.engine.steps import Number, Step, bound, opened
 from xaijax_kernels.engine.tiles import (
     counted_on,
@@ -43,6 +43,7 @@ from xaijax_kernels.engine.tiles import (
     room_of,
     tile_by_tile,
 )
+from xaijax_kernels.sizes import TILES_OF_MEANS
 from xaijax_kernels.structures.base import Head, Layer
 from xaijax_kernels.structures.sums import sums_of_choices
 
@@ -100,7 +101,8 @@ def mean_tables(
     weights: jax.Array,  # [segments, D, S], 0 for what fills up
     players: jax.Array | None,  # int32 [F]
     tiles: jax.Array,  # int32 [devices], tiles to run on each device
-    work: jax.Array,  # int32 [T, 3]: instance, segment, blocks of it that are asked
+    work: jax.Array,  # int32 [T, 3]: instance, segment, blocks of it that are asked; T on a device
+    # that is no CPU is at most TILES_OF_MEANS
 ) -> tuple[jax.Array, ...]:
     """Weighted sums over a segment of donors of the scores of all sub-coalitions, minus one score
     c.
@@ -159,7 +161,7 @@ def mean_tables(
             out = scores_of(subsets_of(row, S)(b)).astype(shape.dtype).reshape(S, C, K)
             c = out[0, 0]
             terms = w.reshape(S, 1, 1) * (out - c)
-            high, low, top, bottom = over_rows(terms, out)
+            high, low, top, bottom = compensated_at_once(terms, 0, out, out)
             return high, low, jnp.stack([c, out[0, -1], top.max(axis=0), bottom.min(axis=0)])
 
         def by_answers(one):
@@ -196,9 +198,12 @@ def mean_tables(
         sums = room_of((T, C, K), shape.dtype, platform)
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
-        # Small products are made of all tiles together, before the loop.
-        rows = x[work[:, 0]] if platform != "cpu" else None
-        rows = made(rows) if rows is not None and shape.prepared else rows
+        # Small products are made of all tiles together, before the loop. Their rows are filled up
+        # to a fixed number: T follows the question, and a product's bits may follow its rows.
+        rows = None
+        if platform != "cpu":
+            rows = x[jnp.pad(work[:, 0], (0, TILES_OF_MEANS - T))]
+            rows = made(rows) if shape.prepared else rows
 
         def of_turn(t):
             one = jax.lax.dynamic_index_in_dim(work, t, keepdims=False)

@@ -19,12 +19,9 @@ import jax.numpy as jnp
 
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.tiles import placed
+from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
 from xaijax_kernels.sizes import WHOLE_ROWS
 from xaijax_kernels.structures.base import Layer
-
-# Of one call of the head, 2^11 rows. A tree's thresholds and most codes leave a player few values:
-# blocks of 32 donors, mostly filled up, take logistic regression 1.4 times as long.
-INSTANCES, DONORS = 128, 16
 
 
 def value_table(

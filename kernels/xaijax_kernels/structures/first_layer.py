@@ -60,7 +60,7 @@ class ScanShape:
     @property
     def chunks(self) -> int:
         """Products that the sizes of a walk are made by."""
-        return -(-self.P // LONGEST_PRODUCT)
+        return -(-self.P // LONGEST_PRODUCT) if self.by == "products" else 1
 
     @property
     def pairs(self) -> int:
@@ -214,7 +214,8 @@ def _at_once(
             out = [head(params, h.reshape(-1, h.shape[-1])).astype(shape.dtype) for h in calls]
             out = jnp.stack(out).reshape(2, L, G, B, shape.outputs)
             w = donor_weights[one[0]][:, None]
-            return (compensated_at_once(w * out, jnp.isfinite(out), axis=3),)
+            bad = 1 - jnp.isfinite(out).astype(out.dtype)
+            return (jnp.stack(compensated_at_once(w * out, 3, bad)),)
 
         def of_turn(t):
             return tile(jax.lax.dynamic_index_in_dim(work, t, keepdims=False))

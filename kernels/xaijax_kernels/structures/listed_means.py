@@ -46,8 +46,8 @@ class ListShape:
     dtype: str
     by_player: bool = False  # whether rows are given as what each player adds
     of_call: int = 0  # g, a divisor of G; 0: each instance has calls of its own, one for a block
-    # Instances whose parts one product makes, at least G: its bits must not follow how many are
-    # asked about.
+    # Instances whose parts one product makes, at least G, also where a small question has fewer:
+    # its bits must not follow how many are asked about.
     made: int = 0
 
     @cached_property
@@ -167,9 +167,9 @@ def listed_means(
             def of_turn(i):
                 some = jax.lax.dynamic_slice_in_dim(mine, i * shape.of_call, shape.of_call)
                 found = scores(crossed(some, theirs))  # [g B C, K]
-                good = kept_scores(found).reshape(-1, B, C, K)
-                terms = w[:, None, None] * found.reshape(good.shape)
-                return (compensated_at_once(terms, good, axis=1),)
+                bad = 1 - kept_scores(found).reshape(-1, B, C, K).astype(shape.dtype)
+                terms = w[:, None, None] * found.reshape(bad.shape)
+                return (jnp.stack(compensated_at_once(terms, 1, bad)),)
 
             # In one array, which a turn writes by one kernel.
             room = jnp.zeros((G // shape.of_call, 3, shape.of_call, C, K), shape.dtype)

@@ -19,7 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax_kernels.sizes import pairs_together, rows_of_terms
+from xaijax_kernels.sizes import (
+    FEW_ROWS,
+    NUMBERS_OF_PARTS,
+    head_rows,
+    pairs_together,
+    rows_of_terms,
+)
 from xaijax_kernels.structures.base import Affine, Head, Layer, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Trees
 from xaijax_kernels.structures.factors import Boxes, Factors, Gaussians, sums_at_subsets
@@ -120,7 +126,6 @@ NAMED: dict[str, Callable[..., Layer]] = {
 # (`factors.sums_at_subsets`).
 
 HIGHEST = jax.lax.Precision.HIGHEST
-FEW, CACHED = 16, 1 << 20  # rows at a time; numbers of a part
 
 
 @final
@@ -169,8 +174,8 @@ class Product(Layer):
     def part(self, columns: jax.Array, own: jax.Array) -> jax.Array:
         """See `Layer.part`. A few rows at a time, where all of them would leave a core's cache."""
         R, L = len(columns), self.parts
-        if R * L > CACHED and R % FEW == 0:
-            blocks = (a.reshape(-1, FEW, a.shape[1]) for a in (columns, own))
+        if R * L > NUMBERS_OF_PARTS and R % FEW_ROWS == 0:
+            blocks = (a.reshape(-1, FEW_ROWS, a.shape[1]) for a in (columns, own))
             return jax.lax.map(lambda few: self._part(*few), tuple(blocks)).reshape(R, L)
         return self._part(columns, own)
 
@@ -206,7 +211,10 @@ class Product(Layer):
         self, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.subsets`."""
-        sums = jax.lax.map(self._slot, (x, donors, kept))
+        S, bits = len(kept), kept.shape[1] - 1
+        together = pairs_together(self.parts, bits, platform, S)
+        together = None if platform == "cpu" else 1 << together.bit_length() - 1
+        sums = jax.lax.map(self._slot, (x, donors, kept), batch_size=together)
         return head(sums.reshape(-1, sums.shape[-1]))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Trees | None:
@@ -230,18 +238,23 @@ class Product(Layer):
         def one(row: jax.Array) -> jax.Array:
             return self.factors.kept(self.part(jnp.broadcast_to(row, own.shape), own))
 
-        return jax.lax.map(one, columns)
+        together = head_rows(self.parts * len(own), platform, columns.dtype.itemsize)
+        together = None if platform == "cpu" else min(together, len(columns))
+        return jax.lax.map(one, columns, batch_size=together)
 
     def prepared_subsets(
         self, head: Head, players: int, x: jax.Array, donors: jax.Array, platform: str
     ) -> jax.Array:
         """See `Layer.prepared_subsets`."""
         together = pairs_together(self.parts, players, platform, len(donors))
+        S = len(donors)
+        if S % together:  # the last pairs are filled up, and their answers are left out
+            donors = jnp.pad(donors, ((0, -S % together), *((0, 0),) * (donors.ndim - 1)))
         few = donors.reshape(-1, together, *donors.shape[1:])
         sums = jax.lax.map(
             lambda some: self.factors.pairs(self.coefficients, players, x, some, platform), few
         )
-        return head(sums.reshape(-1, sums.shape[-1]) + self.intercept)
+        return head(sums.reshape(-1, sums.shape[-1])[: S << players] + self.intercept)
 
     def _slot(self, slot: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         """The values of one slot; [2^s, A]."""

@@ -16,14 +16,13 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from xaijax_kernels.sizes import WHOLE_ROWS, head_rows_of_wide
+from xaijax_kernels.sizes import ROWS_OF_WIDE, WHOLE_ROWS, head_rows_of_wide
 from xaijax_kernels.structures.base import Affine, WeightedDonors
 from xaijax_kernels.structures.closed_forms import Additive
 from xaijax_kernels.structures.sums import SumOfTerms
 
 MOST_OF_MATRIX = 1 << 20  # numbers of the matrix of a linear layer, for its closed form
 TOGETHER = 4.0  # roundings, as for 16 players
-ROWS = 16  # of whole blocks: see `sizes.WHOLE_ROWS`; these layers are wide
 
 
 @final
@@ -68,7 +67,7 @@ class Summed(SumOfTerms):
     @property
     def _least_rows(self) -> int:
         """Enough that the head's weights are not read for a few."""
-        return max(2 * ROWS, min(WHOLE_ROWS, head_rows_of_wide(self.width)))
+        return max(2 * ROWS_OF_WIDE, min(WHOLE_ROWS, head_rows_of_wide(self.width)))
 
     def closed_form(self, background: WeightedDonors, head: Affine) -> Additive | None:
         """See `Layer.closed_form`: of a linear layer whose matrix is small."""
@@ -76,13 +75,13 @@ class Summed(SumOfTerms):
         if not self.linear or C * self.width > MOST_OF_MATRIX:
             return None
         weights = [
-            self.apply(self.arrays, jnp.eye(ROWS, C, first, dtype=self.bias.dtype))
-            for first in range(0, C, ROWS)
+            self.apply(self.arrays, jnp.eye(ROWS_OF_WIDE, C, first, dtype=self.bias.dtype))
+            for first in range(0, C, ROWS_OF_WIDE)
         ]
         return Additive(jnp.concatenate(weights)[:C], self.bias, background, head)
 
     def _times(self, rows: jax.Array) -> jax.Array:
-        whole = jnp.pad(rows, ((0, -len(rows) % ROWS), (0, 0)))
+        whole = jnp.pad(rows, ((0, -len(rows) % ROWS_OF_WIDE), (0, 0)))
         return (self.apply(self.arrays, whole) - self.bias)[: len(rows)]
 
 

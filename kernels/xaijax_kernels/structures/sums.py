@@ -11,7 +11,6 @@ Letters: S slots of 2^s sub-coalitions, F columns, H units, R rows.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -50,102 +49,10 @@ def sums_of_choices(start: jax.Array, choices: jax.Array) -> jax.Array:
     return out
 
 
-def subsets_of_sums(
-    times: Callable[[jax.Array], jax.Array],
-    bias: jax.Array,  # [H]
-    block: int,
-    head: Head,
-    x: jax.Array,  # [S, F]
-    donors: jax.Array,  # [S, F]
-    kept: jax.Array,  # bool [S, s + 1, F]
-) -> jax.Array:
-    """Answers to the sub-coalitions of slots [S 2^s, A]; arguments as for `Layer.subsets`.
-
-    times(rows [R, F]) -> [R, H]: what columns add, those that are 0 nothing. block: rows that the
-    head takes at a time.
-    """
-    S, Q, F = kept.shape
-    s, H = Q - 1, len(bias)
-    own, always = kept[:, :s], kept[:, s:]
-    never = ~kept.any(axis=1, keepdims=True)
-    same = jnp.where(always, x[:, None], jnp.where(never, donors[:, None], 0))
-    either = jnp.stack([donors, x], axis=1)[:, None]  # [S, 1, 2, F]
-    either = jnp.where(own[:, :, None], either, 0).reshape(S, 2 * s, F)
-    rows = jnp.concatenate([same, either], axis=1)
-    terms = times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
-    start, terms = terms[:, :1] + bias, terms[:, 1:].reshape(S, s, 2, H)
-    # A block stays in a core's fast memory from the sums to the head: the low bits of one
-    # sub-coalition index, or a few whole slots.
-    low = min(s, block.bit_length() - 1)
-    together = block >> low
-    # Tables of a few bits each, of all slots at once: a block is then one addition a number.
-    zero, half = jnp.zeros_like(start), low // 2
-    first = sums_of_choices(start, terms[:, :half])  # [S, 2^half, H]
-    second = sums_of_choices(zero, terms[:, half:low])  # [S, 2^(low - half), H]
-    high = sums_of_choices(zero, terms[:, low:])  # [S, 2^(s - low), H]
-    # Written out, or the compiler makes the tables again for each of their sums.
-    tables = jax.lax.optimization_barrier((first, second, high))
-
-    def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        first, second, high = slots  # of `together` slots
-        sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
-        if low == s:
-            return head(sums.reshape(-1, H))
-        return jax.lax.map(lambda h: head(sums[0] + h), high[0])
-
-    if together == S:
-        return few(tables).reshape(S << s, -1)
-    tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
-    return jax.lax.map(few, tables).reshape(S << s, -1)
-
-
 def low_bits(bits: int, platform: str) -> int:
     """How many of the bits of sub-coalitions make the first of two tables on a GPU or a TPU."""
     many = platform == "tpu" and 1 << bits >= LANES
     return LANES.bit_length() - 1 if many else bits // 2
-
-
-def subsets_at_once(
-    times: Callable[[jax.Array], jax.Array],
-    bias: jax.Array,  # [H]
-    block: int,
-    head: Head,
-    x: jax.Array,  # [S, F]
-    donors: jax.Array,  # [S, F]
-    kept: jax.Array,  # bool [S, s + 1, F]
-    platform: str,
-) -> jax.Array:
-    """What `subsets_of_sums` gives, up to rounding, for a GPU or a TPU: the tables of all slots are
-    made at once, as products of rows.
-    """
-    Q = kept.shape[1]
-    s, low = Q - 1, low_bits(Q - 1, platform)
-    # The bit whose player has the column: s if it is always kept, -1 if it never is; [S, F].
-    places = jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]
-    bit = jnp.where(kept, places, 0).sum(axis=1, dtype=jnp.int32) - 1
-
-    def choices(first: int, last: int, others: bool) -> tuple[jax.Array, list[jax.Array]]:
-        """(numbers [2^bits] of sub-coalitions of some bits, [what they are shifted by, x, donors],
-        each [S, F]); the shifted number is odd where x's value is taken. Columns of other bits are
-        0; others: those of no bit are not.
-        """
-        own = (bit >= first) & (bit < last)
-        shift = jnp.where(own, bit - first, jnp.where(bit == s, ALWAYS, ALWAYS - 1))
-        part = own | (bit < 0) | (bit == s) if others else own
-        given = [shift, *(jnp.where(part, a, 0) for a in (x, donors))]
-        return jnp.arange(1 << last - first, dtype=jnp.int32) | 1 << ALWAYS, given
-
-    halves = choices(0, low, True), choices(low, s, False)
-    if platform == "tpu":
-        first, second = (_table_of_units(times, subset, given, s) for subset, given in halves)
-        return _of_units(head, first + bias.reshape(-1, 1, 1), second, s, block)
-    rows = [
-        jnp.where((subset[:, None] >> shift[:, None]) & 1 == 1, x[:, None], donors[:, None])
-        for subset, (shift, x, donors) in halves
-    ]
-    rows = jnp.concatenate(rows, axis=1)  # [S, 2^.. + 2^.., F]
-    tables = times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
-    return _of_rows(lambda hidden: head(hidden + bias), tables, s, block)
 
 
 def _of_rows(head: Head, tables: jax.Array, s: int, block: int) -> jax.Array:
@@ -242,8 +149,91 @@ class SumOfTerms(Layer):
         """See `Layer.subsets`."""
         bits = kept.shape[1] - 1
         block = self.block(len(kept) << bits, platform, bits)
-        given = self._times, self.bias, block, head, x, donors, kept
-        return subsets_of_sums(*given) if platform == "cpu" else subsets_at_once(*given, platform)
+        given = block, head, x, donors, kept
+        if platform == "cpu":
+            return self._block_by_block(*given)
+        return self._at_once(*given, platform)
+
+    def _block_by_block(
+        self, block: int, head: Head, x: jax.Array, donors: jax.Array, kept: jax.Array
+    ) -> jax.Array:
+        """`subsets` on a CPU; block: rows that the head takes at a time."""
+        S, Q, F = kept.shape
+        s, H = Q - 1, self.width
+        own, always = kept[:, :s], kept[:, s:]
+        never = ~kept.any(axis=1, keepdims=True)
+        same = jnp.where(always, x[:, None], jnp.where(never, donors[:, None], 0))
+        either = jnp.stack([donors, x], axis=1)[:, None]  # [S, 1, 2, F]
+        either = jnp.where(own[:, :, None], either, 0).reshape(S, 2 * s, F)
+        rows = jnp.concatenate([same, either], axis=1)
+        terms = self._times(rows.reshape(-1, F)).reshape(S, 2 * s + 1, H)
+        start, terms = terms[:, :1] + self.bias, terms[:, 1:].reshape(S, s, 2, H)
+        # A block stays in a core's fast memory from the sums to the head: the low bits of one
+        # sub-coalition index, or a few whole slots.
+        low = min(s, block.bit_length() - 1)
+        together = block >> low
+        # Tables of a few bits each, of all slots at once: a block is then one addition a number.
+        zero, half = jnp.zeros_like(start), low // 2
+        first = sums_of_choices(start, terms[:, :half])  # [S, 2^half, H]
+        second = sums_of_choices(zero, terms[:, half:low])  # [S, 2^(low - half), H]
+        high = sums_of_choices(zero, terms[:, low:])  # [S, 2^(s - low), H]
+        # Written out, or the compiler makes the tables again for each of their sums.
+        tables = jax.lax.optimization_barrier((first, second, high))
+
+        def few(slots: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            first, second, high = slots  # of `together` slots
+            sums = (second[:, :, None] + first[:, None]).reshape(together, -1, H)
+            if low == s:
+                return head(sums.reshape(-1, H))
+            return jax.lax.map(lambda h: head(sums[0] + h), high[0])
+
+        if together == S:
+            return few(tables).reshape(S << s, -1)
+        tables = tuple(a.reshape(-1, together, *a.shape[1:]) for a in tables)
+        return jax.lax.map(few, tables).reshape(S << s, -1)
+
+    def _at_once(
+        self,
+        block: int,
+        head: Head,
+        x: jax.Array,
+        donors: jax.Array,
+        kept: jax.Array,
+        platform: str,
+    ) -> jax.Array:
+        """`subsets` on a GPU or a TPU: the tables of all slots are made at once, as products of
+        rows.
+        """
+        Q = kept.shape[1]
+        s, low = Q - 1, low_bits(Q - 1, platform)
+        # The bit whose player has the column: s if it is always kept, -1 if it never is; [S, F].
+        places = jnp.arange(1, Q + 1, dtype=jnp.int32)[:, None]
+        bit = jnp.where(kept, places, 0).sum(axis=1, dtype=jnp.int32) - 1
+
+        def choices(first: int, last: int, others: bool) -> tuple[jax.Array, list[jax.Array]]:
+            """(numbers [2^bits] of sub-coalitions of some bits, [what they are shifted by, x,
+            donors], each [S, F]); the shifted number is odd where x's value is taken. Columns of
+            other bits are 0; others: those of no bit are not.
+            """
+            own = (bit >= first) & (bit < last)
+            shift = jnp.where(own, bit - first, jnp.where(bit == s, ALWAYS, ALWAYS - 1))
+            part = own | (bit < 0) | (bit == s) if others else own
+            given = [shift, *(jnp.where(part, a, 0) for a in (x, donors))]
+            return jnp.arange(1 << last - first, dtype=jnp.int32) | 1 << ALWAYS, given
+
+        halves = choices(0, low, True), choices(low, s, False)
+        if platform == "tpu":
+            first, second = (
+                _table_of_units(self._times, subset, given, s) for subset, given in halves
+            )
+            return _of_units(head, first + self.bias.reshape(-1, 1, 1), second, s, block)
+        rows = [
+            jnp.where((subset[:, None] >> shift[:, None]) & 1 == 1, x[:, None], donors[:, None])
+            for subset, (shift, x, donors) in halves
+        ]
+        rows = jnp.concatenate(rows, axis=1)  # [S, 2^.. + 2^.., F]
+        tables = self._times(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], -1)
+        return _of_rows(lambda hidden: head(hidden + self.bias), tables, s, block)
 
     def prepares(self, platform: str) -> bool:
         """See `Layer.prepares`: on a CPU the tables are few of a pair's additions."""

@@ -13,6 +13,7 @@ from often import some_slow
 
 import xaijax as xj
 from xaijax.methods.anchors.search import held_out
+from xaijax.models.queries import findings
 
 WAYS = [
     ("row", "exact"),
@@ -272,3 +273,23 @@ def test_a_hybrid_that_a_smaller_rule_had_is_not_asked(space, search):
         for rule, x in list(zip(rules, DATA, strict=True))[:8]:
             alone = anchors.evaluate(list(rule.features), x, search=search)
             assert alone.precision == rule.precision
+
+
+@pytest.mark.parametrize(("space", "search"), [("row_bin", "kl-lucb"), ("flip", "table")])
+def test_a_plan_names_the_program_of_the_pulls(space, search, monkeypatch):
+    """A plan counted full rows alone, and its programs did not hold the search's own."""
+    # Not the programs that other tests have compiled of this model.
+    monkeypatch.setattr(findings, "kept_of", lambda *_: findings.ProgramCache())
+    anchors = explainer(jax_model(), perturbation=space)
+    before = anchors.plan(X, search=search)
+    assert before.programs == 2  # the rows as they are, and the pulls
+    anchors.explain(X, search=search)
+    assert anchors.plan(X, search=search).programs == 0
+
+
+def test_a_larger_question_has_room(monkeypatch):
+    """As for rows of which few fill a megabyte: the loop of a smaller question has no room."""
+    monkeypatch.setattr("xaijax.games.engine.plan.UNNOTICED", 16)
+    anchors = explainer(jax_model(), perturbation="row_bin")
+    few, all_ = (told(anchors.explain(rows, search="kl-lucb")) for rows in (DATA[:2], DATA))
+    assert few == all_[:2]

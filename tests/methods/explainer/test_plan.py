@@ -148,6 +148,28 @@ def test_a_described_device_needs_its_memory(monkeypatch: pytest.MonkeyPatch) ->
         xj.Explainer(wide, X[:10], devices=devices, max_memory=100_000_000).plan(X)
 
 
+CALLS: dict[str, Any] = {
+    "values": lambda model, options: xj.Explainer(model, X[:10], **options)(X),
+    "orders": lambda model, options: xj.Explainer(
+        model, X[:10], estimator="permutation", budget=40, **options
+    )(X),
+    "influence": lambda model, options: xj.QII(model, X[:10], **options).explain(X),
+    "rules": lambda model, options: xj.AnchorExplainer(model, X[:10], **options).explain(X),
+    "gradients": lambda model, options: xj.GradientExplainer(model, X[:10], **options)(X),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_on_described_devices_is_refused(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in JAX's error UNIMPLEMENTED."""
+    options = {"devices": jax.devices()[:1], "max_memory": 1 << 30}
+    threshold = None if call == "gradients" else 0.0
+    model = xj.as_model(lambda Z: jnp.tanh(Z).sum(axis=1), threshold=threshold)
+    monkeypatch.setattr("xaijax.games.engine.plan.only_described", lambda device: True)
+    with pytest.raises(xj.InputError, match=r"devices= are cpu of a topology.*Call plan\(X\)"):
+        CALLS[call](model, options)
+
+
 @pytest.mark.slow
 def test_averaged_tables_are_planned_without_being_compiled() -> None:
     rows = RNG.normal(size=(30, 12)).astype(np.float32)

@@ -138,7 +138,7 @@ PROBLEMS = [(784, 10, 4096), (64, 100, 16384), (20, 1, 256), (5, 5000, 1024)]
 
 def test_the_tile_is_filled() -> None:
     for P, B, lanes_of in PROBLEMS:
-        shape = permutation_scan.scan_shape(P, B, 1, lanes_of, "float32", "cpu")
+        shape = permutation_scan.scan_shape(P, B, 1, lanes_of, "float32", "cpu", lanes_of)
         assert shape.blocks * shape.block >= P > (shape.blocks - 1) * shape.block
         assert shape.used_rows <= max(lanes_of, 2 * shape.block * PAIRS)
         assert shape.pairs % PAIRS == 0
@@ -152,10 +152,11 @@ def test_the_tile_of_an_accelerator_is_filled(platform: str) -> None:
     """A layer of these rows of 64 units has 42 and 67 MB."""
     most, plain = {"gpu": (163_840, 1 << 17), "tpu": (131_072, 1 << 16)}[platform]
     for P, B, _ in PROBLEMS:
-        shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", platform)
+        shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", platform, most)
         assert shape.blocks == 1 and shape.block - P < shape.chunks
+        assert shape.chunks == (-(-P // 128) if platform == "tpu" else 1)
         assert most < 2 * shape.rows <= 2 * most, (P, B)
-    huge = permutation_scan.scan_shape(1 << 20, 1, 1, plain, "float32", platform)
+    huge = permutation_scan.scan_shape(1 << 20, 1, 1, plain, "float32", platform, most)
     assert huge.blocks > 1  # block after block, as on a CPU
 
 
@@ -418,7 +419,7 @@ def test_padding_is_told() -> None:
     layered = both(14, (P, 4, 1))[1]
     got = xj.Explainer(layered, rows(2, B, P), estimator="permutation", budget=90)(rows(1, 2, P))
     plain = 1 << 14  # rows of a plain tile of narrow layers
-    shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", "cpu")
+    shape = permutation_scan.scan_shape(P, B, 1, plain, "float32", "cpu", plain)
     run = 5 * shape.blocks * shape.rows  # a tile for each pair of orders: both instances fit
     assert got.stats["model_rows"] + got.stats["padded_rows"] == run
 

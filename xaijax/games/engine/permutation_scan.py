@@ -22,7 +22,14 @@ from xaijax.games.engine.dispatch import (
     put,
     shape,
 )
-from xaijax.games.engine.plan import bucket, rows_held
+from xaijax.games.engine.plan import (
+    bucket,
+    bytes_of_row,
+    fitting_tile,
+    refuse_larger,
+    rows_held,
+    rows_of_head,
+)
 from xaijax_kernels.engine.tiles import counted_on, platform_of, traced, widest_layer
 from xaijax_kernels.sizes import (
     LONGEST_BLOCK,
@@ -31,7 +38,6 @@ from xaijax_kernels.sizes import (
     SHARE_ON_CPU,
     SMALLEST_TILE,
     TILES_PER_DISPATCH,
-    rows_of_call,
     tile_rows,
     turns_of,
 )
@@ -47,14 +53,17 @@ LOOK_AHEAD = 1  # a dispatch of walks is long, and its results are large
 PROBE_ROWS = 32  # as the model was probed with: a head that was found in that trace has it already
 
 
-def scan_shape(P: int, B: int, K: int, rows: int, dtype: str, platform: str) -> ScanShape:
+def scan_shape(
+    P: int, B: int, K: int, rows: int, dtype: str, platform: str, larger: int
+) -> ScanShape:
     """A tile for one call of the head, where a plain tile has `rows`; a pure function.
 
-    On accelerators a turn takes all sizes at once, of as many walks as fill the tile.
+    On accelerators a turn takes all sizes at once, of as many walks as fill a call of `larger`
+    rows.
     """
     longest = LONGEST_BLOCK
     if platform != "cpu" and 2 * P <= rows:
-        tpu, rows = platform == "tpu", rows_of_call(rows, platform)
+        tpu, rows = platform == "tpu", larger
         chunks = -(-P // LONGEST_PRODUCT) if tpu else 1
         L = -(-P // chunks) * chunks
         lanes = rows // (2 * L) or 1
@@ -93,8 +102,16 @@ class PermutationScan:
         hidden = jax.ShapeDtypeStruct((PROBE_ROWS, engine.known.width), donors.dtype)
         jaxpr = traced(engine.structure.head, model.params, hidden).jaxpr
         width = max(engine.known.width, outputs, widest_layer(jaxpr, PROBE_ROWS, NAMED))
-        rows = tile_rows(width, donors.itemsize, platform)
-        self.shape = scan_shape(P, B, outputs, rows, donors.dtype.name, platform)
+        rows, memory = tile_rows(width, donors.itemsize, platform), compiled.memory
+        # Of a row: the layer's terms and sums of both halves, and two layers of the head.
+        per_row = bytes_of_row(donors.itemsize, width, 1, outputs)
+        larger = rows
+        if platform != "cpu":
+            rows = fitting_tile(rows, per_row, memory)
+            larger = rows_of_head(rows, per_row, platform, memory)
+        self.shape = scan_shape(P, B, outputs, rows, donors.dtype.name, platform, larger)
+        of_call = self.shape.rows
+        refuse_larger(of_call * per_row, f"one call of {of_call} rows along orders", memory)
         self.segments = -(-B // self.shape.donors)
         missing = self.segments * self.shape.donors - B
         # The padding repeats a valid row, with weight 0.
@@ -105,9 +122,13 @@ class PermutationScan:
         split = (self.segments, self.shape.donors)
         self._donors = put(padded.reshape(*split, P), self._same)
         self._weights = put(weights.reshape(split), self._same)
-        per_tile = 4 * self.shape.blocks * self.shape.block * self.shape.instances * outputs
-        fits = max(1, compiled.memory.fits("answers", per_tile * donors.itemsize))
+        # Sums of both halves, what they lost, and at once whether one is bad.
+        per_tile = (4 if self.shape.by == "steps" else 6) * donors.itemsize * outputs
+        per_tile *= self.shape.blocks * self.shape.block * self.shape.instances
+        fits = max(1, memory.fits("answers", (LOOK_AHEAD + 1) * per_tile))
         self.tiles = -(-min(TILES_PER_DISPATCH, fits) // mesh.size) * mesh.size
+        tiles = {"tile": of_call * per_row, "answers": self.tiles * per_tile}  # of one dispatch
+        self.held = {share: (LOOK_AHEAD + 1) * size for share, size in tiles.items()}
 
     def holding(self, N: int) -> PermutationScan:
         """The same with room for the rows of a question of N instances."""

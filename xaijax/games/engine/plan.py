@@ -24,6 +24,7 @@ from xaijax_kernels.engine.tiles import TileShape
 from xaijax_kernels.sizes import (
     SMALLEST_OF_WIDE,
     SMALLEST_TILE,
+    rows_of_call,
     rows_of_wide,
     tile_rows,
     tiles_of_dispatch,
@@ -150,12 +151,8 @@ def plan_sizes(
         rows = rows_of_wide(rows, widest, weights, itemsize, platform)
     while tile is None and rows > SMALLEST_OF_WIDE and rows * per_row > memory.whole:
         rows //= 2
-    if rows * per_row > memory.whole:
-        raise MemoryPlanError(
-            f"max_memory={memory.whole:,} bytes, but one tile of {rows} rows needs about "
-            f"{rows * per_row:,} ({columns} columns, widest layer {width}). Raise max_memory=, "
-            f"whose shares are {memory.described}."
-        )
+    what = f"one tile of {rows} rows ({columns} columns, widest layer {width})"
+    refuse_larger(rows * per_row, what, memory)
     tiles = tiles_of_dispatch(rows, operations, platform)
     if batch_rows is not None:
         tiles = min(-(-batch_rows // rows), max(tiles, -(-most_rows // rows)))
@@ -186,6 +183,22 @@ def fitting_tile(rows: int, bytes_per_row: int, memory: MemoryPlan) -> int:
     while rows > SMALLEST_TILE and rows > memory.fits("tile", bytes_per_row):
         rows //= 2
     return max(SMALLEST_TILE, rows)
+
+
+def rows_of_head(rows: int, bytes_per_row: int, platform: str, memory: MemoryPlan) -> int:
+    """Rows of one call of a head on a GPU or a TPU where a plain tile has `rows`: more than these,
+    as far as the share of a tile holds them.
+    """
+    return max(1, min(rows_of_call(rows, platform), memory.fits("tile", bytes_per_row)))
+
+
+def refuse_larger(needed: int, what: str, memory: MemoryPlan) -> None:
+    """Raises MemoryPlanError if what a program has at work needs more than the whole memory."""
+    if needed > memory.whole:
+        raise MemoryPlanError(
+            f"max_memory={memory.whole:,} bytes, but {what} needs about {needed:,}. Raise "
+            f"max_memory=, whose shares are {memory.described}."
+        )
 
 
 def instances_at_a_time(donors: int, P: int, bytes_per_row: int, memory: MemoryPlan) -> int:
@@ -315,17 +328,27 @@ def devices_of(given: Any) -> list[Any]:
 
 def refuse_precision(precision: str, device: Any, name: str) -> None:
     """Raises InputError for a precision that the device lacks; name: that of the model."""
-    if precision == "tf32" and device.platform == "tpu":
+    # Of NVIDIA's GPUs "8.0", of AMD's "gfx942"; TPUs and Apple's GPUs have none.
+    capability = str(getattr(device, "compute_capability", ""))
+    known = capability.replace(".", "").isdigit()
+    if precision == "tf32" and device.platform != "cpu" and not known:
         raise InputError(
             f"precision='tf32' of {name} is a format of NVIDIA's GPUs, and {device.device_kind} "
             "has none. Say precision='bfloat16', or 'float32'."
         )
-    capability = str(getattr(device, "compute_capability", ""))  # of NVIDIA's GPUs, "8.0"
-    known = capability.replace(".", "").isdigit()
     if precision in ("tf32", "bfloat16") and known and float(capability) < AMPERE:
         raise InputError(
             f"precision={precision!r} of {name} needs a GPU of compute capability {AMPERE} "
             f"(Ampere), and {device.device_kind} has {capability}. Say precision='float32'."
+        )
+
+
+def refuse_described(device: Any) -> None:
+    """Raises InputError for a device of a topology, on which nothing can run."""
+    if only_described(device):
+        raise InputError(
+            f"devices= are {device.device_kind} of a topology: programs can be planned and "
+            "compiled for them, and not run. Call plan(X), or say devices=jax.devices()."
         )
 
 

@@ -20,8 +20,9 @@ import numpy as np
 from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax_kernels.engine.lattice import agreement_codes
+from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
 from xaijax_kernels.sizes import WHOLE_ROWS
-from xaijax_kernels.structures.crossed import INSTANCES, value_table, whole_answers
+from xaijax_kernels.structures.crossed import value_table, whole_answers
 
 TOGETHER = 1 << 12  # full rows in one call
 
@@ -124,7 +125,10 @@ def whole(engine: Engine, values: Values, numbers: np.ndarray) -> np.ndarray:
     """The model's answers [n, A] to rows themselves, numbers int32 [n, P] of their values."""
     structure, params = engine.structure, engine.model.params
     head = head_of(engine, INSTANCES, values.table.dtype)
-    size = min(TOGETHER, INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length())
+    size = min(
+        TOGETHER,
+        INSTANCES << (-(-len(numbers) // INSTANCES) - 1).bit_length(),
+    )
 
     def arguments(first: int) -> tuple[Any, ...]:
         rows = np.minimum(np.arange(first, first + size), len(numbers) - 1)

@@ -54,6 +54,7 @@ class Programs:
 
     def __init__(self, engine: Engine, sizes: TilePlan, placement: Placement) -> None:
         self.sizes, self.compiled, self.listed = sizes, engine.compiled, engine.listed
+        self.kept: dict[Any, Any] = {}  # made for any number of instances: `holding` shares it
         self.mesh, self.same, self.split = placement.mesh, placement.same, placement.split
         self.results = placement.results
         self._placed = placement.params

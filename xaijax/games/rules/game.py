@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from xaijax.core.errors import ModelOutputError
+from xaijax.games.engine.dispatch import ProgramRecipe
 from xaijax.games.engine.evaluator import Evaluator
 from xaijax.games.engine.plan import MemoryPlan
 from xaijax.games.measure.score import Score
@@ -24,7 +25,13 @@ from xaijax.tables.same_memory import fingerprints
 from xaijax.tables.table import FloatTable
 from xaijax_kernels.engine.lattice import agreement_codes
 from xaijax_kernels.rules.beam import rule_keys
-from xaijax_kernels.rules.perturbed_rows import PerturbationSpace, Pool, Subjects, keys_of
+from xaijax_kernels.rules.perturbed_rows import (
+    HEADER,
+    PerturbationSpace,
+    Pool,
+    Subjects,
+    keys_of,
+)
 
 MOST_FLAGS = 1 << 23  # draws whose pulls are made together
 BYTES_OF_DRAW = 32  # a place, a number on its way and in a pull, and flags
@@ -53,6 +60,7 @@ class RuleAsker:
         self._donors, self._fits = self.evaluator.engine.replacement, self.evaluator.fits
         self._pools: dict[str, Pool] = {}
         self._loop: RuleDevice | RuleHost | None = None
+        self._questions: GameRun | None = None  # for which the loop was made
         self.donor_answers: np.ndarray | None = None  # [B, A]
 
     @property
@@ -75,9 +83,9 @@ class RuleAsker:
         return self._pools[kind]
 
     def loop(self, questions: GameRun) -> RuleDevice | RuleHost:
-        """The loop that runs the model; the first call probes it."""
-        if self._loop is None:
-            backend: Any = questions.backend()
+        """The loop that runs the model; the first call probes it. A larger question has another."""
+        if self._loop is None or self._questions is not questions:
+            self._questions, backend = questions, cast(Any, questions.backend())
             if self.evaluator.engine.on_host:
                 self._loop = RuleHost(backend, self.score)
             else:
@@ -85,6 +93,24 @@ class RuleAsker:
         if isinstance(self._loop, RuleHost):
             self._loop.first = questions.first
         return self._loop
+
+    def cost(
+        self, questions: GameRun, search: str, listed: bool, first: int, draws: int
+    ) -> tuple[ProgramRecipe | None, int]:
+        """(recipe of the program of the first round's pulls, its runs in a search) for `first`
+        draws of each instance in the first round and `draws` in all; listed: they are named. None:
+        a host model has no such program.
+        """
+        loop, space = self.loop(questions), self.space
+        if isinstance(loop, RuleHost):
+            return None, 0
+        each = pulls.NAMED if listed else 1 if space.OF_ROWS else pulls.SHORT
+        M, N = (questions.N * -(-count // each) for count in (first, draws))
+        kind = replace(space.space(search), named=True) if listed else space.space("draws")
+        pool, F = self.pool(search if listed else "draws"), self.bins.shape[1]
+        L = HEADER + _longest(np.zeros((1, F), bool), F) + (each if listed else 0)
+        recipe, calls = loop.cost(kind, pool, questions.engine.findings.outputs, M, each, L)
+        return recipe, -(-N // M) * calls
 
 
 class RuleGame:

@@ -193,15 +193,11 @@ class RuleDevice:
         programs, clock = self._programs, self._programs.compiled.clock
         pull = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, pulls.draws)
         G, words, devices = pull.pulls, pull.words, programs.mesh.size
-        needed = -(-len(pulls.header) // (G * devices))  # tiles of a device
-        # A question of some length is cut for the threads, and once more where it is very long.
-        threads = THREADS if needed > LADDER[0] else 1
-        pieces = max(threads, -(-needed // LADDER[-1]))
-        each = -(-needed // pieces)
-        T = devices * next(t for t in LADDER if t >= each)
+        threads, each, T = self._cut(len(pulls.header), G)
         pool = self._pool(pool)
         who = self._subjects(subjects)
-        run = self._program(space, pull, T, pool, who, pulls.header.shape[1])
+        recipe = self._recipe(space, pull, T, pool, who, pulls.header.shape[1])
+        run = programs.compiled.program(recipe)
         out = np.empty((len(pulls.header), words), np.uint32)
         bad, step = -1, each * devices * G
 
@@ -221,6 +217,33 @@ class RuleDevice:
             wrong = np.flatnonzero(lost)
             bad = max(bad, first + int(wrong[0]) * G if len(wrong) else -1)
         return out, bad
+
+    def cost(
+        self, space: PerturbationSpace, pool: Pool, A: int, pulls: int, draws: int, L: int
+    ) -> tuple[ProgramRecipe, int]:
+        """(recipe of the program, number of its dispatches) for pulls of `draws` draws with headers
+        of L numbers; A: answers of the model.
+        """
+        programs, (F, c) = self._programs, pool.donors.shape[1:]
+        pull = PullShape(programs.sizes.tile.instance_shape, self.rows_per_call, draws)
+        _, each, T = self._cut(pulls, pull.pulls)
+        count, place, dtype = programs.sizes.instances, programs.same, programs.donors.dtype
+        ranges = shape(place, count, F)
+        rows, own = (shape(place, count, *dims, dtype=dtype) for dims in ((F, c), (A,)))
+        who = Subjects(rows, ranges, ranges, own)
+        held = Pool(*(shape(place, *one.shape, dtype=one.dtype) for one in pool))
+        calls = -(-pulls // (each * programs.mesh.size * pull.pulls))
+        return self._recipe(space, pull, T, held, who, L), calls
+
+    def _cut(self, pulls: int, G: int) -> tuple[int, int, int]:
+        """(dispatches that are one call of the model, tiles of a device in each, T)."""
+        devices = self._programs.mesh.size
+        needed = -(-pulls // (G * devices))  # tiles of a device
+        # A question of some length is cut for the threads, and once more where it is very long.
+        threads = THREADS if needed > LADDER[0] else 1
+        pieces = max(threads, -(-needed // LADDER[-1]))
+        each = -(-needed // pieces)
+        return threads, each, devices * next(t for t in LADDER if t >= each)
 
     def _pool(self, pool: Pool) -> Any:
         if self._held is None or self._held[0] is not pool:
@@ -242,13 +265,13 @@ class RuleDevice:
             self._who = subjects, jax.device_put(full, self._programs.same)
         return self._who[1]
 
-    def _program(
+    def _recipe(
         self, space: PerturbationSpace, pull: PullShape, T: int, pool: Any, who: Any, L: int
-    ) -> Any:
+    ) -> ProgramRecipe:
         p = self._programs
         run = partial(run_pulls, p.traced(), self._score, space, pull, p.mesh)
         tiles = shape(p.split, p.mesh.size), shape(p.split, T, pull.pulls, L)
-        recipe = ProgramRecipe(
+        return ProgramRecipe(
             ("pulls", space, pull, self._score),
             run,
             (p.params, pool, who, *tiles),
@@ -257,7 +280,6 @@ class RuleDevice:
             ahead=LOOK_AHEAD,
             results=p.results,
         )
-        return p.compiled.program(recipe)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Letters: n instances, B donors, P players, K scores, S donors of a block, T tile
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from xaijax.games.engine.plan import bucket
 from xaijax.games.engine.programs import Programs
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Stretch, Totals, Weights
+from xaijax_kernels.engine.tiles import platform_of
 from xaijax_kernels.sizes import (
     MOST_DONORS,
     ROWS_OF_MEANS,
@@ -74,6 +75,8 @@ class ByAveragedTables:
         """Adds what `add` asks for to the run's cost."""
         program, cost = self._averaged(stretch.backend), self._run.cost
         assert program is not None
+        background = stretch.backend.held["background"] + program.donor_bytes
+        cost.hold(background=background, results=program.result_bytes)
         cost.add_rows(stretch.here[places], program.asked)
         recipe, *before = program.recipes(len(places))
         cost.add_calls(program.calls(len(places)), recipe)
@@ -88,17 +91,17 @@ class ByAveragedTables:
 
 @once
 def _averaged(engine: Engine, backend: DeviceBackend) -> Averaged | None:
-    shape = _shape(engine, backend)
-    return None if shape is None else Averaged(engine, backend.programs, shape)
+    platform = platform_of(backend.mesh)
+    shape = _shape(engine, backend, platform)
+    return None if shape is None else Averaged(engine, backend.programs, shape, platform)
 
 
-def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
+def _shape(engine: Engine, backend: DeviceBackend, platform: str) -> MeansShape | None:
     tile, P, B = backend.sizes.tile, engine.players.count, engine.replacement.count
     score = engine.score
     # The largest shares of classes are no shares: they say nothing of the sum of each answer's.
     if B < FEWEST_DONORS or 1 << P > tile.rows or (score is not None and score.distribution):
         return None
-    platform = backend.mesh.devices.flat[0].platform
     if platform != "cpu":
         known, itemsize = engine.known, engine.replacement.dtype.itemsize
         held = engine.memory.fits("answers", itemsize * (known.width + 4 * engine.findings.outputs))
@@ -116,35 +119,57 @@ def _shape(engine: Engine, backend: DeviceBackend) -> MeansShape | None:
     return MeansShape(P, S, bucket(-(-blocks // segments)), tile.outputs, tile.dtype)
 
 
+@dataclass
+class HeldDonors:
+    """Donors on the devices. They do not depend on the number of instances: programs for more of
+    them share what an explainer's first ones hold.
+    """
+
+    rows: Any  # [R, F], what fills the last segment up included
+    own: np.ndarray  # float64 [segments, D, S], their weights; equal ones are ones, exactly
+    weights: Any  # the same as the program takes them
+    taken: Any = None  # [segments, D, S, ..], as the program takes them; None: not made yet
+
+
+def _held_donors(engine: Engine, programs: Programs, split: tuple[int, int, int]) -> HeldDonors:
+    """The donors of an explainer, put on the devices the first time."""
+    if split in programs.kept:
+        return programs.kept[split]
+    donors, given = engine.replacement.codes, engine.replacement.weights
+    missing = int(np.prod(split)) - len(given)
+    donors = np.pad(donors, ((0, missing), (0, 0)), mode="edge")
+    own = np.pad(given / given.max(), (0, missing)).reshape(split)
+    same = programs.same
+    held = HeldDonors(put(donors, same), own, put(own.astype(donors.dtype), same))
+    return programs.kept.setdefault(split, held)
+
+
 class Averaged:
     """The donors of one explainer in segments of blocks, and the program of its instances."""
 
-    def __init__(self, engine: Engine, programs: Programs, shape: MeansShape) -> None:
+    def __init__(
+        self, engine: Engine, programs: Programs, shape: MeansShape, platform: str
+    ) -> None:
         self._programs, self._P = programs, shape.P
-        self._platform = programs.mesh.devices.flat[0].platform
-        self._counted = counted(self._platform)
+        self._platform, self._counted = platform, counted(platform)
         given = engine.replacement.weights
         self._B = B = len(given)
         per_segment = shape.donors * shape.blocks
         self._segments = -(-B // per_segment)
-        missing = self._segments * per_segment - B
         split = (self._segments, shape.blocks, shape.donors)
-        donors = np.pad(engine.replacement.codes, ((0, missing), (0, 0)), mode="edge")
-        # Equal weights become ones, exactly; the scale is put back in float64.
         self._scale = given.max()
-        own = np.pad(given / self._scale, (0, missing)).reshape(split)
-        self._totals = own.sum(axis=(1, 2))
-        self._split, self._rows = split, put(donors, programs.same)
-        self.shape = shape
-        self._weights = put(own.astype(donors.dtype), programs.same)
+        self._split, self.shape = split, shape
+        self._held = _held_donors(engine, programs, split)
+        self._rows, self._weights = self._held.rows, self._held.weights
+        self._totals = self._held.own.sum(axis=(1, 2))
         self._blocks = [  # of each segment, that are asked
             min(shape.blocks, -(-(B - first) // shape.donors)) for first in range(0, B, per_segment)
         ]
         # Rows of an instance, with what fills the last block up.
         self.padded = sum(self._blocks) * shape.donors << shape.P
         self.asked = B << shape.P
-        table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
-        self._most = engine.memory.fits("results", table)  # instances at a time
+        self._table = shape.subsets * shape.outputs * 8  # in float64, or a sum and what it lost
+        self._most = engine.memory.fits("results", self._table)  # instances at a time
         self._made: dict[int, Any] = {}  # programs by their tiles
         self._tiles = self._dealt(max(1, min(TILES_OF_MEANS, self._most // (LOOK_AHEAD + 1))))
         self.shape = replace(shape, prepared=self._prepares(engine))
@@ -157,6 +182,21 @@ class Averaged:
         """Whether the memory holds the table of one instance."""
         return self._most > 0
 
+    @property
+    def donor_bytes(self) -> int:
+        """Bytes of the donors and their weights, which are held once for any number of
+        instances.
+        """
+        return self._rows.size * self._rows.dtype.itemsize + self._weights.size * 4
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of what players of the donors contribute, if that is held, and of the tables of the
+        dispatches under way.
+        """
+        held = self._prepared.size * self._prepared.dtype.itemsize * self.shape.prepared
+        return held + (LOOK_AHEAD + 1) * self._tiles * self._table
+
     def _prepares(self, engine: Engine) -> bool:
         """Whether donors are held as what their players contribute, which must fit the memory."""
         p = self._programs
@@ -164,7 +204,7 @@ class Averaged:
             return False
         held = self._prepared.size * self._prepared.dtype.itemsize
         if self._platform != "cpu":  # with the instances of a dispatch
-            held += held * self._tiles // len(self._rows)
+            held += held * TILES_OF_MEANS // len(self._rows)
         return engine.memory.fits("results", held) > 0
 
     @cached_property
@@ -176,18 +216,21 @@ class Averaged:
     def _preparing(self) -> ProgramRecipe:
         """Recipe of the program that makes it."""
         p, P = self._programs, self._P
-        function = partial(prepared_rows, p.structure.of, P, False, self._platform)
+        known = p.structure
+        function = partial(prepared_rows, known.of, P, False, self._platform)
         arguments = (p.params, self._rows, p.players)
-        key, what = ("prepared rows", p.structure, P), "donors, prepared"
+        key, what = ("prepared rows", known, P), "donors, prepared"
         return ProgramRecipe(key, function, arguments, what=what, results=p.same)
 
-    @cached_property
+    @property
     def _donors(self) -> jax.Array:
         """The donors as the program takes them; [segments, D, S, ..]."""
-        if not self.shape.prepared:
-            return self._rows.reshape(*self._split, -1)
-        found = self._programs.compiled.run(self._preparing())
-        return found.reshape(*self._split, *found.shape[1:])
+        if self._held.taken is None:
+            rows = self._rows
+            if self.shape.prepared:
+                rows = self._programs.compiled.run(self._preparing())
+            self._held.taken = rows.reshape(*self._split, *rows.shape[1:])
+        return self._held.taken
 
     @cached_property
     def compiles(self) -> bool:

@@ -22,7 +22,7 @@ from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, ProgramRecipe
 from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Backend
-from xaijax.games.engine.plan import bucket, capacity, power_below
+from xaijax.games.engine.plan import bucket, capacity, power_below, rows_of_head
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.listed import ByRows, ListedChunk
 from xaijax_kernels.engine.lattice import list_words
@@ -35,7 +35,6 @@ from xaijax_kernels.sizes import (
     NUMBERS_OF_LIST,
     ROWS_OF_LIST,
     TILES_OF_LIST,
-    rows_of_call,
     turns_of,
 )
 from xaijax_kernels.structures.base import shapes_of
@@ -98,6 +97,7 @@ class ByParts:
         recipe, *parts = program.recipes(held, n, C)
         cost.add_calls(program.calls(n, C), recipe)
         cost.add_runs(1, *parts)
+        cost.hold(**program.held(n, C))
 
 
 @once
@@ -115,32 +115,41 @@ class Listed:
         known = shapes_of(programs.structure, programs.params)
         platform = platform_of(programs.mesh)
         cpu = platform == "cpu"
-        block = programs.block(tile.rows) if cpu else rows_of_call(tile.rows, platform)
+        itemsize, width, rows = programs.donors.dtype.itemsize, known.width, tile.rows
+        # Of a row: also what the donor adds, and of CALLS_OF_LIST calls what the instances add.
+        parts = itemsize * width * (1 + CALLS_OF_LIST / donors)
+        self._row_bytes = backend.sizes.bytes_per_row + int(parts)
+        if cpu:
+            block = programs.block(rows)
+        else:
+            block = rows_of_head(rows, self._row_bytes, platform, engine.memory)
         self.segments = -(-donors // block)
         together = min(bucket(-(-donors // self.segments)), block)
         coalitions, blocks, of_call = block // together, 1, 0
         if cpu:
-            most = min(ROWS_OF_LIST, max(tile.rows, NUMBERS_OF_LIST // known.width))
+            most = min(ROWS_OF_LIST, max(rows, NUMBERS_OF_LIST // width))
             blocks = max(1, most // block)
         else:
             coalitions = min(COALITIONS_OF_LIST, power_below(coalitions))
-        held = coalitions * blocks * tile.outputs * 2 * programs.donors.dtype.itemsize
-        fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * held))
+        # Of an instance: sums, what they lost, and at once whether one is bad.
+        self._sums = (2 if cpu else 3) * coalitions * blocks * tile.outputs * itemsize
+        fits = max(1, engine.memory.fits("results", (LOOK_AHEAD + 1) * self._sums))
         instances = min(INSTANCES_OF_LIST, fits)
         if not cpu:
             of_call = min(max(1, block // (coalitions * together)), fits)
             instances = of_call * min(CALLS_OF_LIST, fits // of_call)
         dims = together, coalitions, blocks, instances, tile.outputs
         # Parts of single players, where a product with them is cheaper than the layer itself.
-        of_row = tile.P * known.width
+        of_row = tile.P * width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
-        held = engine.memory.fits("parts", of_row * programs.donors.dtype.itemsize)
-        by_player = cheap and self.segments * together <= held and held >= LEAST_ROWS
+        held = engine.memory.fits("parts", of_row * itemsize)
+        left = held - self.segments * together  # beside the donors
+        by_player = cheap and left >= 0 and held >= LEAST_ROWS
         # Parts are made of several rows together: their number does not follow the question's.
-        most = min(engine.rows_at_a_time, power_below(held))
+        most = min(engine.rows_at_a_time, power_below(max(LEAST_ROWS, left)))
         self._instances = most if by_player else programs.sizes.instances
-        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, of_call, instances)
-        self._width = known.width
+        self.shape = ListShape(tile.P, *dims, tile.dtype, by_player, of_call, made=instances)
+        self._width = width
         devices = programs.mesh.size
         self._tiles = -(-max(1, min(TILES_OF_LIST, fits // instances)) // devices) * devices
         self.most = programs.listed + self.shape.coalitions
@@ -266,6 +275,20 @@ class Listed:
         step, (G, T) = self._instances, self._sizes(n, C)
         sizes = [step] * (n // step) + [n % step] * (n % step > 0)
         return sum(-(-self._tiles_of(size, C, G) // T) for size in sizes)
+
+    def held(self, n: int, C: int) -> dict[str, int]:
+        """The bytes of the dispatches under way for n instances and C coalitions, and of what is
+        held of instances and donors.
+        """
+        (G, T), shape, dispatches = self._sizes(n, C), self.shape, LOOK_AHEAD + 1
+        itemsize = self._programs.donors.dtype.itemsize
+        rows = self._rows_of(n) + self.segments * shape.donors
+        own = itemsize * rows * shape.P * self._width
+        return {
+            "tile": dispatches * shape.rows * self._row_bytes,
+            "results": dispatches * T * G * self._sums,
+            "parts": own if shape.by_player else 0,
+        }
 
     def _tiles_of(self, n: int, C: int, G: int) -> int:
         return -(-C // self.shape.coalitions) * -(-n // G) * self.segments

@@ -25,7 +25,9 @@ from xaijax.games.engine.player_values import Values, distinct, kernel_of, value
 from xaijax.games.run import GameRun
 from xaijax.games.strategies.totals import Means
 from xaijax_kernels.engine.lattice import agreement_codes, kept_columns
-from xaijax_kernels.structures.crossed import DONORS, INSTANCES, crossed_means
+from xaijax_kernels.sizes import DONORS_OF_CROSSING as DONORS
+from xaijax_kernels.sizes import INSTANCES_OF_CROSSING as INSTANCES
+from xaijax_kernels.structures.crossed import crossed_means
 
 WORTH = 0.75  # of the rows that the list would need
 MOST_KEPT = 1 << 20  # codes of donors whose distinct ones are kept
@@ -234,14 +236,24 @@ class ByCrossing:
         time, if the memory holds both.
         """
         engine, N = self._run.engine, len(chosen)
-        size = min(MOST_INSTANCES, INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length())
+        size = min(
+            MOST_INSTANCES,
+            INSTANCES << (-(-N // (2 * INSTANCES)) - 1).bit_length(),
+        )
 
         def arguments(first: int) -> tuple[Any, ...]:
             rows = chosen[np.minimum(np.arange(first, first + size), N - 1)]
             return engine.model.params, values.table, values.of_rows[rows], *blocks
 
         key = ("crossed", engine.structure, engine.score, self._K)
-        function = kernel_of(crossed_means, engine, INSTANCES * DONORS, INSTANCES, values, self._K)
+        function = kernel_of(
+            crossed_means,
+            engine,
+            INSTANCES * DONORS,
+            INSTANCES,
+            values,
+            self._K,
+        )
         what, ahead = "instances crossed with donors", THREADS
         recipe = ProgramRecipe(key, function, arguments(0), what=what, ahead=ahead)
         try:

@@ -21,7 +21,7 @@ from xaijax.games.rules.pulls import shorten_tiles
 from xaijax.games.run import GameRun
 from xaijax.methods.anchors.evaluate import evaluated, measured_again
 from xaijax.methods.anchors.problem import AnchorProblem
-from xaijax.methods.anchors.search import explained, found_rules
+from xaijax.methods.anchors.search import FIRST, explained, found_rules
 from xaijax.methods.anchors.settings import (
     SEARCHES,
     SearchSettings,
@@ -407,5 +407,11 @@ def plan_of_search(problem: AnchorProblem, settings: SearchSettings, rows: Any) 
         rules, draws = rows_of_search(problem.space, settings, problem.F)
         cost.add_rows(slice(None), rules * draws)
         cost.add_calls(backend.calls(game.N * rules * draws))
+        # Weights that balance classes are known once the model has answered the data.
+        if problem.space is not None and not problem.balanced:
+            first = problem.F * (draws if settings.finite else min(settings.batch_size, FIRST))
+            given = game, settings.search, settings.finite, first, rules * draws
+            recipe, runs = problem.asker().cost(*given)
+            cost.add_runs(runs, recipe)
     cost.hold(**backend.held, **problem.held(settings, game.N))
     return plan_of(game, settings.search, pairs=False)

@@ -19,7 +19,7 @@ from xaijax.core.process import before_jax
 from xaijax.core.typing import AnyModel, ArrayLike, Devices, Outputs, PlayerSpec, Progress, Rows
 from xaijax.games.engine.dispatch import placed
 from xaijax.games.engine.evaluator import Evaluator
-from xaijax.games.engine.plan import limits_of
+from xaijax.games.engine.plan import limits_of, refuse_described
 from xaijax.games.measure.players_of_rows import players_of_rows
 from xaijax.games.measure.replacement.base import Replacement
 from xaijax.games.measure.replacement.baseline import Baseline, baseline_fn_of
@@ -187,6 +187,7 @@ class GradientExplainer:
         started = time.perf_counter()
         rows, work, names = self._read(X, outputs)
         run, before = self._run(work)
+        refuse_described(run.engine.devices[0])
         if outputs is not None:
             TargetColumn().refuse(run.outputs)
         if names is not None:

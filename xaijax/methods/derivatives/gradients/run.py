@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.dispatch import LOOK_AHEAD, Dispatches, Placement, ProgramRecipe, shape
+from xaijax.games.engine.dispatch import THREADS as AT_WORK
 from xaijax.games.engine.evaluator import Engine
+from xaijax.games.engine.plan import refuse_larger
 from xaijax.methods.derivatives.gradients.reading import Work
 from xaijax.methods.derivatives.gradients.space import LineSpace, whole_model
 from xaijax_kernels import sizes
@@ -264,9 +265,6 @@ def _stays(run: GradientPrograms, work: Work) -> np.ndarray | None:
 
 
 PASSES = 3.0  # a forward pass and a backward one, in forward passes
-# A backward pass holds more at a time than a forward pass: on a CPU a quarter of the rows stays in
-# the cache, and takes no longer per row.
-NARROWER = {"cpu": 4}
 HELD = 1 << 21  # numbers of the instances of one dispatch
 
 
@@ -289,11 +287,12 @@ class GradientSizes:
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes of a tile at work, and of the instances and lines of the dispatches in
-        flight.
+        """The bytes of the dispatches under way: a tile at work of each, which is what
+        `Compiled.program` counts, and their instances and lines.
         """
-        under_way = (LOOK_AHEAD + 1) * (self.groups * self.instances + self.turns * self.lines)
-        return {"tile": self.rows * self.bytes_per_row, "answers": under_way * self.row_bytes}
+        rows, lines = self.groups * self.instances, self.turns * self.lines
+        each = {"tile": self.rows * self.bytes_per_row, "answers": (rows + lines) * self.row_bytes}
+        return {share: (LOOK_AHEAD + 1) * size for share, size in each.items()}
 
 
 def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
@@ -313,11 +312,8 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
     while limits.tile is None and rows > 1 and rows > memory.fits("tile", per_row):
         rows //= 2
     least = 2 if even else 1
-    if max(rows, least) * per_row > memory.whole:
-        raise MemoryPlanError(
-            f"max_memory={memory.whole:,} bytes, but a tile of {max(rows, least)} rows needs about "
-            f"{max(rows, least) * per_row:,} for its gradients. Raise max_memory=."
-        )
+    what = f"a tile of {max(rows, least)} rows and their gradients in each of {AT_WORK} dispatches"
+    refuse_larger(AT_WORK * max(rows, least) * per_row, what, memory)
     S = min(steps, rows)
     S = -(-steps // -(-steps // S))  # evenly, as in `Lines.cut`
     every = lines * -(-steps // S)
@@ -338,9 +334,9 @@ def sizes_of(engine: Engine, line: Lines, devices: int) -> GradientSizes:
 def _rows(jaxpr: Any, traced: int, codes: Any, platform: str, each: float) -> int:
     """Number of rows of a tile, by the model alone."""
     widest = max(tiling.widest_layer(jaxpr, traced), codes.shape[1])
-    rows = sizes.tile_rows(widest * NARROWER.get(platform, 1), codes.itemsize, platform, each)
-    if platform != "cpu":  # each line has its points in a row: no power of two is needed
-        return sizes.rows_of_call(rows, platform)
+    rows = sizes.rows_of_gradients(widest, codes.itemsize, platform, each)
+    if platform != "cpu":
+        return rows
     return sizes.rows_of_wide(rows, widest, tiling.weights_of(jaxpr), codes.itemsize, platform)
 
 

@@ -530,17 +530,29 @@ def sums(params: Any, rows: Any, levels: int, missing: bool) -> Any:
         leaf = leaf_of(params, rows, root, levels, missing)
         return total + _at(params["value"], leaf), None
 
-    def add_some(total: Any, roots: Any) -> tuple[Any, None]:
+    def add_some(total: Any, some: tuple[Any, Any]) -> tuple[Any, None]:
+        roots, counts = some
         leaf = leaf_of(params, rows, roots, levels, missing, unroll=max(1, levels))
-        return total + _at(params["value"], leaf).sum(axis=1), None
+        values = _at(params["value"], leaf)
+        if filled:
+            values = jnp.where(counts[:, None], values, 0)
+        return total + values.sum(axis=1), None
 
     value, roots = params["value"], params["roots"]
     none = jnp.zeros((rows.shape[0], value.shape[1]), value.dtype)
     some = trees_together(len(rows), len(roots))
+    filled = -len(roots) % some  # the last tree once more, without weight
+
+    def at_once(none: Any) -> Any:
+        counts = jnp.arange(len(roots) + filled) < len(roots)
+        padded = jnp.pad(roots, (0, filled), mode="edge")
+        parts = padded.reshape(-1, some), counts.reshape(-1, some)
+        return jax.lax.scan(add_some, none, parts)[0]
+
     return jax.lax.platform_dependent(
         none,
         cpu=lambda none: jax.lax.scan(add, none, roots)[0],
-        default=lambda none: jax.lax.scan(add_some, none, roots.reshape(-1, some))[0],
+        default=at_once,
     )
 
 
