@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.hlo import arithmetic, figures
-from xaijax.commands.programs import UnreadProgram
+from xaijax.commands.programs import NAMED_TURNS, UnreadProgram
+from xaijax_kernels.engine.tiles import MOST_TURNS
 
 LOOP = """
 %body (state: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {{
@@ -193,3 +194,8 @@ def test_transfers_and_collectives_are_counted() -> None:
         found = figures(text.replace("\n}", f"\n{line}\n}}"), gpu=False)
         assert getattr(found, name) == 1
     assert figures(text.replace("f32[64,8]", "f64[64,8]"), gpu=False).float64
+
+
+def test_loops_are_read_as_the_kernels_name_them():
+    found = NAMED_TURNS.search(f'op_name="jit(f)/{MOST_TURNS.format(12)}/while"')
+    assert found is not None and found[1] == "12"
