@@ -50,7 +50,7 @@ LIMITS: dict[str, dict[str, Limit]] = {
         "interactions": Limit(86, 65_536),
         "certain top-k": Limit(69, 159_744),
         "QII, all pairs": Limit(36, 524_288),
-        "Anchors": Limit(4_888, 32_768),
+        "Anchors": Limit(1_955, 32_768),
         "integrated gradients": Limit(1_080, 1_664),
         "expected gradients": Limit(219, 1_600),
         "shapley_values": Limit(12_454),

@@ -28,6 +28,7 @@ from xaijax_kernels.engine.tiles import counted_on, folded, over_tiles, tile_by_
 Array = Any  # of JAX, or of NumPy on its way there
 GOLDEN = 0x9E3779B9  # the odd constant that gives each column a hash of its own
 HEADER = 4  # numbers of a pull before its columns: instance, two words of its key, first draw
+WRITTEN_OUT = 16  # columns of a rule that a loop of a GPU is written out for
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,13 @@ def perturbed(
         here = column[None, None, :, None] == f[:, None, None, None]
         return jnp.where(here, value[:, :, None, :], rows)
 
+    longest = pulls.shape[1] - HEADER
+    if known_trip_counts and longest <= WRITTEN_OUT:  # a turn of few operations is as many kernels
+        for at in range(longest):  # -1, where a rule has no more columns, keeps nothing
+            rows = keep(jnp.int32(at), rows)
+        return rows
     most = jnp.sum((pulls[:, HEADER:] >= 0).any(axis=0), dtype=jnp.int32)
-    return folded(keep, rows, most, pulls.shape[1] - HEADER, known_trip_counts)
+    return folded(keep, rows, most, longest, known_trip_counts)
 
 
 def _in_bin(
