@@ -19,7 +19,6 @@ import numpy as np
 from xaijax.core.errors import MemoryPlanError
 from xaijax.games.engine.device import DeviceBackend
 from xaijax.games.engine.dispatch import LOOK_AHEAD, THREADS, Dispatches, ProgramRecipe, put
-from xaijax.games.engine.dispatch import shape as shape_of
 from xaijax.games.engine.evaluator import Engine, once
 from xaijax.games.engine.loop import Done
 from xaijax.games.engine.plan import bucket
@@ -336,9 +335,11 @@ class Averaged:
         """What the program of a dispatch of T tiles is compiled of."""
         p = self._programs
         held = self._prepared if self.shape.prepared else self._rows
-        donors = shape_of(p.same, *self._split, *held.shape[1:], dtype=held.dtype)
-        x = shape_of(p.same, p.sizes.instances, p.sizes.columns, dtype=p.donors.dtype)
-        tiles = shape_of(p.split, p.mesh.size), shape_of(p.split, T, 3)
+        same = partial(jax.ShapeDtypeStruct, sharding=p.same)
+        split = partial(jax.ShapeDtypeStruct, dtype=np.int32, sharding=p.split)
+        donors = same((*self._split, *held.shape[1:]), held.dtype)
+        x = same((p.sizes.instances, p.sizes.columns), p.donors.dtype)
+        tiles = split((p.mesh.size,)), split((T, 3))
         arguments = (p.params, x, donors, self._weights, p.players, *tiles)
         D = 1 if self._platform == "cpu" else self.shape.blocks
         rows = p.block(self.shape.rows * D, self.shape.P)
