@@ -21,7 +21,7 @@ from xaijax.games.refuse import refuse_lost_sums
 from xaijax.games.run import GameRun
 from xaijax.methods import record
 from xaijax.methods.explainer.choice import EstimatorChoice, warn_heavy_tail, warn_unmet
-from xaijax.models.queries.whole_numbers import warn_of_digits
+from xaijax.models.queries.findings import warn_of_digits
 from xaijax.models.structure.agreement import MOVED_FACTORS, roundings
 from xaijax.players.index import LARGEST_P, Index
 from xaijax.players.interaction_index import InteractionIndex

@@ -3,7 +3,6 @@
 Reading order:
 
     findings        what the probe finds: outputs, widest layer, structure, noise
-    whole_numbers   answers of a JAX model that lose digits, and sums of whole numbers that wrap
     labels          from scores to the decided class, and that class as a number per row
     rows            rows given to `predict` and `labels`, who answers them, and models of codes
     comparison      a translation compared with its estimator, and who answers
