@@ -35,7 +35,7 @@ LIMITS: dict[str, dict[str, Limit]] = {
     "h200": {
         "T1": Limit(81, 81_920),
         "T1, plain": Limit(26, 524_288),
-        "T1, one instance": Limit(88, 81_920),
+        "T1, one instance": Limit(93, 81_920),
         "T1, bfloat16": Limit(81, 81_920, products={"float32", "bfloat16"}),
         "T3": Limit(86, 65_536),
         "logistic": Limit(29),

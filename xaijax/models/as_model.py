@@ -129,7 +129,7 @@ def as_model(
             TimeoutError is raised and earlier answers are lost (docs/performance.md explains how to
             keep them). None: no limit and no extra thread. An estimator stays on the host then.
         precision: of the products of a JAX model. "float32": full products. "tf32": NVIDIA's
-            format of 10 bits; a CPU multiplies in float32 then, a TPU has no such format.
+            format of 10 bits; a CPU multiplies in float32 then, TPUs and other GPUs refuse it.
             "bfloat16": the factors of each matrix product or convolution with a parameter, or with
             another array that depends on no row, are rounded to bfloat16 (7 bits) and the products
             added in float32, the same numbers on every device. Products of two rows' numbers, as in

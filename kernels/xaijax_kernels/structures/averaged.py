@@ -199,11 +199,12 @@ def mean_tables(
         ends = jnp.zeros((T, 4, K), shape.dtype)
 
         # Small products are made of all tiles together, before the loop. Their rows are filled up
-        # to a fixed number: T follows the question, and a product's bits may follow its rows.
+        # to a fixed number: T follows the question, and a product's bits may follow its rows. The
+        # compiler would cut the product of a single tile again.
         rows = None
         if platform != "cpu":
             rows = x[jnp.pad(work[:, 0], (0, TILES_OF_MEANS - T))]
-            rows = made(rows) if shape.prepared else rows
+            rows = jax.lax.optimization_barrier(made(rows)) if shape.prepared else rows
 
         def of_turn(t):
             one = jax.lax.dynamic_index_in_dim(work, t, keepdims=False)
