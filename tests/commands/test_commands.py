@@ -21,6 +21,7 @@ import xaijax as xj
 from xaijax.commands import device, doctor, programs
 from xaijax.commands.cli import main
 from xaijax.commands.files import drawn, model_of, write_table
+from xaijax_kernels.engine.tiles import MOST_TURNS
 
 pandas = pytest.importorskip("pandas", reason="needs the extra [data]")
 pytest.importorskip("matplotlib", reason="needs the extra [plots]")
@@ -411,6 +412,9 @@ def test_the_check_of_values_in_float64_is_right() -> None:
 
 
 def test_kernels_are_counted_as_often_as_loops_turn() -> None:
+    named = programs.NAMED_TURNS.search(MOST_TURNS.format(7) + '/while"')
+    assert named is not None and named[1] == "7"
+
     def f(x):
         return jax.lax.fori_loop(0, 50, lambda i, c: jnp.sin(c) @ x, x)
 

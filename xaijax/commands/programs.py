@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from xaijax_kernels.engine.tiles import MOST_TURNS
-
 HEAD = re.compile(r"^(ENTRY )?%([\w.\-]+) \(.*\{\s*$")
 OPERATION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)$")
 NO_KERNEL = (  # of a program's level: nothing is run, or the end of what was begun
@@ -24,7 +22,7 @@ NO_KERNEL = (  # of a program's level: nothing is run, or the end of what was be
     "opt-barrier async-done fusion-done copy-done slice-done dynamic-slice-done"
 ).split()
 LOOPS = "while conditional".split()
-NAMED_TURNS = re.compile(re.escape(MOST_TURNS).replace(r"\{\}", r"(\d+)") + r'/while"')
+NAMED_TURNS = re.compile(r'at_most_(\d+)_turns/while"')  # `tiles.MOST_TURNS`
 CONSTANT = re.compile(r"= [su]32\[\]\S* constant\((\d+)\)")
 
 
