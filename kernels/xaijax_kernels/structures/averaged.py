@@ -130,7 +130,7 @@ def mean_tables(
         # Only a CPU has to save exponentials; CUDA would ask the host which way a tile takes.
         rows = known.block(shape.rows, platform, shape.P)
         given = known, scores, rows, x.dtype, each[: shape.P]
-        chances = chances_of(*given) if platform == "cpu" else None
+        chances = chances_of(*given) if platform == "cpu" and not known_trip_counts else None
 
         def tile(one):
             if chances is None:
