@@ -208,8 +208,11 @@ def donors_at_once(donors: int, players: int, block: int, most: int) -> int:
     """
     segments = -(-donors // max(1, min(most, ROWS_OF_MEANS >> players)))
     each = -(-donors // segments)
-    blocks = -(-(each << players) // block)
-    return -(-each // blocks) * blocks if block >> players else each
+    fits = block >> players
+    if fits == 0:
+        return each
+    blocks = -(-each // fits)
+    return -(-each // blocks) * blocks
 
 
 def trees_together(rows: int, trees: int) -> int:

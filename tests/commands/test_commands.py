@@ -337,6 +337,17 @@ def test_doctor_checks_a_device(monkeypatch) -> None:
     assert min(int(one) for one in re.findall(r"(\d+) kernels a dispatch", told)) > 3
 
 
+def test_doctor_says_that_kernels_are_not_read(monkeypatch) -> None:
+    """A program of an unknown form ends neither the block nor its verdicts."""
+
+    def unread(text):
+        raise programs.UnreadProgram("a form that is not known")
+
+    monkeypatch.setattr(device, "kernels", unread)
+    told = "\n".join(device.check(jax.local_devices()[:1], seconds=30.0, most=8))
+    assert told.count("kernels not read; right, ") == 2 and told.endswith("--- end ---")
+
+
 def test_doctor_tells_a_device_that_is_wrong(monkeypatch) -> None:
     monkeypatch.setattr(device, "in_float64", lambda problem, x: np.ones(12))
     lines = []

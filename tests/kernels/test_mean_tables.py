@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xaijax_kernels.sizes import donors_at_once
+from xaijax_kernels.sizes import blocks_of, donors_at_once, head_rows
 from xaijax_kernels.structures.averaged import MeansShape, mean_tables, prepared_rows
 from xaijax_kernels.structures.sums import Dense
 
@@ -113,3 +113,16 @@ def test_few_donors_fill_up(donors: int, players: int) -> None:
     assert 1 <= each <= max(1, most) + block // (1 << players) + 8
     tiles = -(-donors // each)
     assert tiles * each - donors <= max(16, donors // 8)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize(("width", "players"), [(50, 12), (100, 11), (300, 9), (5_000, 4)])
+def test_blocks_hold_half_of_what_fits(width: int, players: int, platform: str) -> None:
+    """Whatever the number of donors is: 61 of them would take blocks of 2 where 30 fit."""
+    most = head_rows(width, platform)
+    for donors in range(4, 300):
+        each = donors_at_once(donors, players, most, 1 << 30)
+        block = blocks_of(each << players, most, players)
+        fits = min(each, most >> players)
+        assert block <= most and (each << players) % block == 0
+        assert 2 * (block >> players) >= fits, donors

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xaijax.commands.programs import kernels
+from xaijax.commands.programs import UnreadProgram, kernels
 from xaijax.core.errors import XaiError
 from xaijax.core.version import __version__
 from xaijax.methods.explainer.explainer import Explainer
@@ -104,8 +104,8 @@ class Finding:
     instances: int
     rate: float  # model rows a second
     share: float  # the time of a plain forward pass of these rows, over ours
-    kernels: int  # of a dispatch
-    per_million: float  # kernels for a million model rows
+    kernels: int | None  # of a dispatch; None: a program has a form that is not read
+    calls_per_million: float  # dispatches for a million model rows
     compile_seconds: float
     error: float  # the largest difference of a value from float64
     allowed: float
@@ -118,6 +118,10 @@ class Finding:
 
     def lines(self) -> Iterator[str]:
         """Two lines of the block."""
+        launched = "kernels not read"
+        if self.kernels is not None:
+            million = self.kernels * self.calls_per_million
+            launched = f"{self.kernels:,} kernels a dispatch, {million:,.0f} a million rows"
         yield (
             f"{self.problem:4} {self.instances:6,} instances  {self.rate / 1e6:10,.1f} M rows/s  "
             f"{100 * self.share:5.0f} % of the plain forward pass  compiled in "
@@ -125,8 +129,7 @@ class Finding:
         )
         right = "right" if self.right else "WRONG"
         yield (
-            f"     {self.kernels:6,} kernels a dispatch, {self.per_million:,.0f} a million rows; "
-            f"{right}, {self.error:.1e} from float64 ({self.allowed:.1e} allowed)"
+            f"     {launched}; {right}, {self.error:.1e} from float64 ({self.allowed:.1e} allowed)"
         )
 
 
@@ -197,14 +200,13 @@ def measured(
         took, found = timed(count)
         times.append(took)
     took, rows = statistics.median(times), int(found.stats["model_rows"])
-    launched = program_kernels(explainer)
     return Finding(
         problem.name,
         count,
         rows / took,
         forward_seconds(problem, devices, rows, clock) / took,
-        launched,
-        launched * int(found.stats["model_calls"]) / rows * 1e6,
+        program_kernels(explainer),
+        int(found.stats["model_calls"]) / rows * 1e6,
         compiled,
         float(np.abs(first.values - wanted).max()),
         ALLOWED * float(np.abs(wanted).max()),
@@ -212,13 +214,19 @@ def measured(
     )
 
 
-def program_kernels(explainer: Explainer) -> int:
-    """Kernels of a dispatch: of the largest of the programs that the explainer ran."""
+def program_kernels(explainer: Explainer) -> int | None:
+    """Kernels of a dispatch: of the largest of the programs that the explainer ran. None: one of
+    them has a form that is not read.
+    """
     evaluator = explainer._evaluator
     assert evaluator is not None
     kept = evaluator.engine.compiled.kept.values()
     calls: list[Any] = [getattr(one, "call", None) for one in kept]
-    return max((kernels(call.as_text()) for call in calls if hasattr(call, "as_text")), default=0)
+    try:
+        texts = [call.as_text() for call in calls if hasattr(call, "as_text")]
+        return max(map(kernels, texts), default=0)
+    except UnreadProgram:
+        return None
 
 
 def forward_seconds(

@@ -271,7 +271,7 @@ class SumOfTerms(Layer):
         most = head_rows(self.width, platform, self.bias.dtype.itemsize)
         if platform == "cpu":
             return min(rows, max(self._least_rows, most))
-        return blocks_of(rows, most, bits)
+        return blocks_of(rows, max(most, 1 << low_bits(bits, platform)), bits)  # a table at least
 
     @property
     def _least_rows(self) -> int:
