@@ -242,6 +242,69 @@ def test_widest_layer_sees_into_inner_functions():
     assert widest_layer(jaxpr, 32) == 200
 
 
+H = 256
+SQUARE = jax.ShapeDtypeStruct((H, H), jnp.float32)
+MASK = np.tri(H, dtype=np.float32)
+
+
+@jax.custom_jvp
+def _halved(w):
+    return jnp.abs(w) / 2
+
+
+_halved.defjvp(lambda given, slopes: (_halved(*given), slopes[0] / 2))
+
+# Weights made of the parameters, each in another kind of step.
+OF_WEIGHTS = {
+    "as they are": lambda w, x: w,
+    "masked": lambda w, x: w * MASK,
+    "made mask": lambda w, x: jnp.tril(w),
+    "rounded": lambda w, x: jax.lax.reduce_precision(w, exponent_bits=8, mantissa_bits=7),
+    "jitted": lambda w, x: jax.jit(lambda v, y: (v * 2, y + 1))(w, x)[0],
+    "scan": lambda w, x: jax.lax.scan(lambda c, m: (c * m, x[:, 0]), w, jnp.ones(3))[0],
+    "while": lambda w, x: jax.lax.while_loop(
+        lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 2, s[2] + x), (0, w, 0 * x)
+    )[1],
+    "cond": lambda w, x: jax.lax.cond(w[0, 0] > 0, lambda v, y: v, lambda v, y: -v, w, x),
+    "custom_jvp": lambda w, x: _halved(w),
+    "checkpoint": lambda w, x: jax.checkpoint(lambda v, y: v * 2)(w, x),
+}
+
+
+def _width(model, *params, columns=H):
+    rows = jax.ShapeDtypeStruct((32, columns), jnp.float32)
+    return widest_layer(jax.make_jaxpr(model)(*params, rows).jaxpr, 32)
+
+
+@pytest.mark.parametrize("kind", OF_WEIGHTS)
+def test_what_is_made_of_parameters_has_no_width(kind):
+    """The broken version: H H numbers for 32 rows counted as a width of H H / 32."""
+    assert _width(lambda w, x: x @ OF_WEIGHTS[kind](w, x), SQUARE) == H
+
+
+# Numbers of rows, which are H H / 32 = 2,048 wide and stay so.
+OF_ROWS = {
+    "zeros": lambda w, x: x + jnp.zeros((len(x), 8 * H)).sum(axis=1, keepdims=True),
+    "repeated": lambda w, x: jnp.broadcast_to(w[:8], (len(x), 8, H)).sum(axis=1) + x,
+    "flat": lambda w, x: jnp.ones((len(x) * 3 * 8, H)).reshape(len(x), -1)[:, :H] * x,
+    "carried": lambda w, x: jax.lax.fori_loop(
+        0, 3, lambda i, c: (c[0] * c[1].sum(), x[:, 0]), (w, w[:32, 0])
+    )[0],
+    "turns": lambda w, x: jax.lax.while_loop(
+        lambda s: s[0] < x[0, 0], lambda s: (s[0] + 1, s[1] * 2), (0.0, w)
+    )[1],
+    "branches": lambda w, x: jax.lax.cond(x[0, 0] > 0, lambda v: v, lambda v: -v, w),
+    "condition": lambda w, x: jax.lax.while_loop(
+        lambda s: jnp.tile(s, (1, 8)).sum() < 0, lambda s: s + 1, x
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ROWS)
+def test_what_may_grow_with_rows_has_its_width(kind):
+    assert _width(OF_ROWS[kind], SQUARE) == (3 if kind == "flat" else 1) * 8 * H
+
+
 def test_run_tiles_stops_after_the_tiles_it_is_told(monkeypatch):
     """Tiles past the count stay zero: no model time is spent on them."""
 

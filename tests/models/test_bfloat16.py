@@ -211,6 +211,26 @@ def test_other_explainers_take_it(make, options):
     assert 1e-5 < off < 0.03 * np.abs(values[0]).max()
 
 
+def test_weights_that_f_transforms_leave_the_tile_as_it_is():
+    """The broken version: a rounded or masked weight of H H numbers counted as H H / 32 for each
+    row, so that tiles became 16 times smaller.
+    """
+    H, rng = 1_024, np.random.default_rng(3)
+    weights = [(rng.normal(size=d) / 30).astype(np.float32) for d in ((30, H), (H, H), (H, 1))]
+    mask = np.tri(H, dtype=np.float32)
+
+    def masked(w: Any, x: Any) -> Any:
+        return network((w[0], w[1] * mask, w[2]), x)
+
+    rows = rng.normal(size=(4, 30)).astype(np.float32)
+    tiles = {}
+    for f, precision in ((network, "float32"), (network, "bfloat16"), (masked, "float32")):
+        model = xj.as_model(f, weights, precision=precision, structure="plain")
+        explainer = xj.Explainer(model, rows, estimator="permutation", budget=62)
+        tiles[f.__name__, precision] = explainer.plan(rows[:1]).tile
+    assert len(set(tiles.values())) == 1, tiles
+
+
 def test_programs_and_records_tell_precisions_apart():
     found = {}
     for precision in ("float32", "tf32", "bfloat16"):

@@ -14,8 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from jax.sharding import PartitionSpec as Spec
 
@@ -23,6 +22,7 @@ from xaijax_kernels.engine.hybrids import hybrid_rows, hybrids_by_subset, slot_p
 from xaijax_kernels.engine.reduce import any_bad
 from xaijax_kernels.engine.seeds import slots_of
 from xaijax_kernels.engine.steps import (
+    CALLS,
     ELEMENTWISE,
     PRODUCTS,
     Number,
@@ -38,22 +38,130 @@ MOST_TURNS = "at_most_{}_turns"  # names a loop whose number of turns is an argu
 
 
 def widest_layer(jaxpr: Any, rows: int, apart: Container[str] = ()) -> int:
-    """Numbers per row in the widest intermediate of a model traced with `rows` rows.
+    """Numbers per row in the widest intermediate of a model traced with `rows` rows, which are its
+    last input.
 
     apart: names of jitted functions that go through their rows in blocks of their own.
+
+    What is made of parameters alone (weights that are masked or rounded) has no width: there is one
+    of it, whatever the number of rows.
     """
-    widest = 1
-    for equation in jaxpr.eqns:
-        for variable in equation.outvars:
-            shape = getattr(variable.aval, "shape", ())
-            widest = max(widest, int(np.prod(shape, dtype=np.int64)) // rows)
-        if equation.params.get("name") in apart:
-            continue
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                widest = max(widest, widest_layer(inner, rows, apart))
-    return widest
+    own = (*jaxpr.invars[:-1], *jaxpr.constvars)
+    sizes = frozenset(size for one in own for size in getattr(one.aval, "shape", ()))
+    of_rows = [place == len(jaxpr.invars) - 1 for place in range(len(jaxpr.invars))]
+    return _Widths(rows, apart, sizes).of(jaxpr, of_rows)[0]
+
+
+# The parameter that holds the trace of a step with the same inputs and outputs.
+_SAME_INPUTS = CALLS | {
+    "core_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """Widths of what depends on rows; what is not followed counts as if it did."""
+
+    rows: int
+    apart: Container[str]
+    sizes: frozenset[int]  # of the axes of parameters
+
+    def of(self, jaxpr: Any, of_rows: list[bool]) -> tuple[int, list[bool]]:
+        """(the widest number of a trace, which of its outputs depend on rows); of_rows: which
+        inputs do.
+        """
+        held = dict(zip(jaxpr.invars, of_rows, strict=True))
+        every = bool(jaxpr.effects)  # what is written to a reference is not followed
+
+        def read(atom: Any) -> bool:
+            return not isinstance(atom, Literal) and held.get(atom, False)
+
+        widest = 1
+        for equation in jaxpr.eqns:
+            inside, depends = self._inside(equation, [read(atom) for atom in equation.invars])
+            widest = max(widest, inside)
+            for variable, mark in zip(equation.outvars, depends, strict=True):
+                held[variable] = every or mark or self._takes_rows(equation, variable)
+                if held[variable]:
+                    widest = max(widest, _size(variable) // self.rows)
+        return widest, [read(atom) for atom in jaxpr.outvars]
+
+    def _takes_rows(self, equation: Any, variable: Any) -> bool:
+        """Whether the step may have made something as long as the rows, of none of their numbers:
+        zeros for each row, weights repeated for each row.
+        """
+        if equation.primitive.name in PRODUCTS:
+            return False
+        shape = getattr(variable.aval, "shape", ())
+        long = (n == self.rows or (n % self.rows == 0 and n not in self.sizes) for n in shape)
+        return any(long) and _size(variable) > sum(map(_size, equation.invars))
+
+    def _inside(self, equation: Any, given: list[bool]) -> tuple[int, list[bool]]:
+        """(the widest number in the traces of a step, which of its outputs depend on rows)."""
+        name, options = equation.primitive.name, equation.params
+        depends = [any(given)] * len(equation.outvars)
+        if options.get("name") in self.apart:
+            return 1, depends
+        if name == "scan":
+            inner = _inner(options["jaxpr"])
+            carried = _same_shapes(equation.outvars, inner.outvars)
+            first = _same_shapes(equation.invars, inner.invars) - carried
+            return self._turns(inner, given, slice(first, first + carried))
+        if name == "while":
+            return self._while(options, given)
+        if name == "cond":
+            branches = [_inner(branch) for branch in options["branches"]]
+            ends = [self.of(one, given[1:])[1] for one in branches]
+            return 1, [given[0] or any(marks) for marks in zip(*ends, strict=True)]
+        inner = _inner(options.get(_SAME_INPUTS.get(name, "")))
+        if hasattr(inner, "eqns") and len(inner.invars) == len(given):
+            return self.of(inner, given)
+        traces = [one for one in map(_inner, options.values()) if hasattr(one, "eqns")]
+        found = [self.of(one, [any(given)] * len(one.invars))[0] for one in traces]
+        return max(found, default=1), depends
+
+    def _while(self, options: Any, given: list[bool]) -> tuple[int, list[bool]]:
+        first, second = options["cond_nconsts"], options["body_nconsts"]
+        body, condition = _inner(options["body_jaxpr"]), _inner(options["cond_jaxpr"])
+        own = given[first:]
+        widest, carried = self._turns(body, own, slice(second, None))
+        tested, (ends,) = self.of(condition, given[:first] + carried)
+        if ends:  # the number of turns depends on rows
+            own = own[:second] + [True] * len(carried)
+            widest, carried = self.of(body, own)[0], own[second:]
+            tested, _ = self.of(condition, given[:first] + carried)
+        return max(widest, tested), carried
+
+    def _turns(self, body: Any, given: list[bool], carry: slice) -> tuple[int, list[bool]]:
+        """The same as `of` for a loop's body: what it carries depends on rows if it does in some
+        turn.
+        """
+        given = list(given)
+        while True:
+            widest, ends = self.of(body, given)
+            before = given[carry]
+            after = [one or end for one, end in zip(before, ends, strict=False)]
+            if after == before:
+                return widest, after + ends[len(after) :]
+            given[carry] = after
+
+
+def _inner(trace: Any) -> Any:
+    """A trace without the constants that it is closed over."""
+    return getattr(trace, "jaxpr", trace)
+
+
+def _size(variable: Any) -> int:
+    return math.prod(getattr(variable.aval, "shape", ()))
+
+
+def _same_shapes(outside: Any, inside: Any) -> int:
+    """How many of a loop's numbers it does not take apart: its constants and what it carries,
+    whose names in a scan differ between versions of JAX."""
+    return sum(a.aval.shape == b.aval.shape for a, b in zip(outside, inside, strict=True))
 
 
 def multiplications(jaxpr: Any, rows: int) -> float:
