@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -338,12 +339,7 @@ def test_doctor_checks_a_device(monkeypatch) -> None:
 
 
 def test_doctor_says_that_kernels_are_not_read(monkeypatch) -> None:
-    """A program of an unknown form ends neither the block nor its verdicts."""
-
-    def unread(text):
-        raise programs.UnreadProgram("a form that is not known")
-
-    monkeypatch.setattr(device, "kernels", unread)
+    monkeypatch.setattr(device, "kernels", Mock(side_effect=programs.UnreadProgram))
     told = "\n".join(device.check(jax.local_devices()[:1], seconds=30.0, most=8))
     assert told.count("kernels not read; right, ") == 2 and told.endswith("--- end ---")
 
