@@ -73,7 +73,8 @@ def test_a_call_of_a_head_is_within_the_share_of_a_tile(
     (shape,) = set(shapes)
     of_row = 2 * 4 * UNITS  # a call holds the layer twice at least
     if estimator == "kernel":  # and a plain tile its hybrids
-        of_row = explainer._evaluator._loop.sizes.bytes_per_row  # type: ignore[union-attr]
+        evaluator: Any = explainer._evaluator
+        of_row = evaluator._loop.sizes.bytes_per_row
     assert shape.rows * of_row <= memory / 4  # the share of a tile
     assert 2 * shape.rows * of_row <= plan.shares["tile"]
 

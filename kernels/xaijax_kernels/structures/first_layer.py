@@ -172,8 +172,8 @@ def scan_tiles(
 
 
 def _layer_and_rows(known: Layer, x: jax.Array, donors: jax.Array) -> tuple[jax.Array, ...]:
-    """(the weight and the bias of a dense layer, x [N, P] and donors [segments, B, P] as it takes
-    them).
+    """Returns the weight and the bias of a dense layer, and the columns that it reads of x [N, P]
+    and of donors [segments, B, P].
     """
     assert known.dense is not None
     rows = known.columns(donors.reshape(-1, donors.shape[-1])).reshape(donors.shape)

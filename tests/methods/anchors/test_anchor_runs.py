@@ -288,7 +288,7 @@ def test_a_plan_names_the_program_of_the_pulls(space, search, monkeypatch):
 
 
 def test_a_larger_question_has_room(monkeypatch):
-    """As for rows of which few fill a megabyte: the loop of a smaller question has no room."""
+    """The loop of a smaller question lacks room if few rows fill a megabyte (16 bytes here)."""
     monkeypatch.setattr("xaijax.games.engine.plan.UNNOTICED", 16)
     anchors = explainer(jax_model(), perturbation="row_bin")
     few, all_ = (told(anchors.explain(rows, search="kl-lucb")) for rows in (DATA[:2], DATA))

@@ -197,7 +197,7 @@ def test_programs_of_an_accelerator_give_the_same_answers(
     """Larger blocks of rows, and some trees at once, level by level."""
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *given, cpu, default: default(*given))
     monkeypatch.setattr(sizes, "head_rows", lambda *_: 512)
-    # Two turns, of which the second is filled up.
+    # Two turns; the second is padded.
     monkeypatch.setattr(families, "trees_together", lambda rows, count: count // 2 + 1)
     machine, rows = KINDS[name][0], jnp.asarray(data(5, 1003))  # a number that nobody else asks
     got = xj.as_jax(xj.as_model(machine))(rows)

@@ -143,7 +143,7 @@ class Listed:
         of_row = tile.P * width
         cheap = of_row <= known.work() / (1 if known.dense is None else 2)
         held = engine.memory.fits("parts", of_row * itemsize)
-        left = held - self.segments * together  # beside the donors
+        left = held - self.segments * together  # what the donors leave
         by_player = cheap and left >= 0 and held >= LEAST_ROWS
         # Parts are made of several rows together: their number does not follow the question's.
         most = min(engine.rows_at_a_time, power_below(max(LEAST_ROWS, left)))

@@ -446,7 +446,11 @@ class _Steps:
                     options[key] = np.dtype(np.int64)
             try:
                 made = step.primitive.bind(*inputs, **options)
-            except (TypeError, ValueError, NotImplementedError):  # it takes its own dtype only
+            except (
+                TypeError,
+                ValueError,
+                NotImplementedError,
+            ):  # it accepts its own dtype only: not judged
                 continue
             made = list(made) if step.primitive.multiple_results else [made]
             counted = name in _ARITHMETIC and dtypes[0].kind != "b" and dtypes[0].itemsize < 8
